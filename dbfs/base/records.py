@@ -97,6 +97,11 @@ class Beside(ABC):
 
     @property
     @abstractmethod
+    def vertex_columns(self) -> "pa.Schema":
+        """The Arrow schema of the columns of the vertices."""
+
+    @property
+    @abstractmethod
     def changeable(self) -> bool:
         """Whether updates may change the graph."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, overload
 
@@ -30,7 +30,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.subgraphs.messages import SelectEdges
-from dbfs_workers.features.subgraphs.reads import rows_between
+from dbfs_workers.features.subgraphs.reads import rows_between, vertex_rows
 from dbfs_workers.ids.label_table import label_table, places_of, whole_table
 from dbfs_workers.ids.sequence import value_of
 
@@ -61,6 +61,7 @@ class Subgraph(Tabular):
         sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
             source of an undirected edge is the end that comes first in ``vertices``.
         columns: an Arrow table of values of each edge; None without any.
+        vertex_columns: an Arrow table of values of each vertex, in the order of ``vertices``; None without any.
     """
 
     _holds_edges: ClassVar[bool] = True
@@ -71,6 +72,7 @@ class Subgraph(Tabular):
     sources: NDArray[np.int64] = field(repr=False)
     targets: NDArray[np.int64] = field(repr=False)
     columns: pa.Table | None = field(default=None, repr=False)
+    vertex_columns: pa.Table | None = field(default=None, repr=False)
 
     @property
     def n(self) -> int:
@@ -126,10 +128,10 @@ class Subgraph(Tabular):
         return made
 
     def to_networkx(self) -> networkx.Graph[Any]:
-        """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids; ``columns`` are the edges' attributes.
+        """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids.
 
-        With parallel edges, which columns tell apart, it is a ``MultiDiGraph`` or ``MultiGraph``. A null is no
-        attribute.
+        ``columns`` are the edges' attributes, and ``vertex_columns`` those of the nodes. A null is no attribute. With
+        parallel edges, which columns tell apart, it is a ``MultiDiGraph`` or ``MultiGraph``.
 
         Raises:
             MissingPackageError: NetworkX is not installed.
@@ -142,12 +144,9 @@ class Subgraph(Tabular):
         repeats = (np.diff(self.sources) == 0) & (np.diff(self.targets) == 0)
         kinds = (networkx.MultiDiGraph, networkx.MultiGraph) if repeats.any() else (networkx.DiGraph, networkx.Graph)
         made = kinds[0 if self.directed else 1]()
-        made.add_nodes_from(nodes)
-        rows: list[dict[str, Any]] = [{}] * self.edges if self.columns is None else self.columns.to_pylist()
-        made.add_edges_from(
-            (nodes[source], nodes[target], {name: value for name, value in row.items() if value is not None})
-            for source, target, row in zip(self.sources.tolist(), self.targets.tolist(), rows, strict=True)
-        )
+        made.add_nodes_from(zip(nodes, _attributes(self.vertex_columns, self.n), strict=True))
+        ends = ([nodes[at] for at in of.tolist()] for of in (self.sources, self.targets))
+        made.add_edges_from(zip(*ends, _attributes(self.columns, self.edges), strict=True))
         return made
 
     def __repr__(self) -> str:
@@ -156,25 +155,38 @@ class Subgraph(Tabular):
         return f"<dbfs.Subgraph of {self.name}: {words}>"
 
 
-def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds, columns: ColumnNames = None) -> Subgraph:
+def _attributes(table: pa.Table | None, size: int) -> list[dict[str, Any]]:
+    """Return for each row what is not null, by column."""
+    rows: list[dict[str, Any]] = [{}] * size if table is None else table.to_pylist()
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+def cut_out(
+    graph: StripedGraph,
+    vertices: NDArray[np.int64],
+    ids: CallerIds,
+    columns: ColumnNames = None,
+    of_vertices: ColumnNames = None,
+) -> Subgraph:
     """Return the subgraph of some vertices. The ranks select its edges.
 
     Args:
         vertices: int64 vertices, each once.
         ids: their ids.
         columns: names of columns of the edges; None for no column, and for duplicates once.
+        of_vertices: names of columns of the vertices.
 
     Errors as for ``Graph.subgraph``.
     """
-    names = column_names(columns, "columns")
+    names, beside = column_names(columns, "columns"), _of_vertices(graph, vertices, of_vertices)
     if names:
-        return Subgraph(graph.name, graph.directed, ids, *_with_columns(graph, vertices, [*names], None))
+        return Subgraph(graph.name, graph.directed, ids, *_with_columns(graph, vertices, [*names], None), beside)
     chosen, index = _chosen(graph, vertices)
     messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
     parts = ask_ranks(graph.gang, messages, f"cutting a subgraph out of {graph.name}", graph.record).values()
     # NumPy sorts plain integers several times as fast as pairs.
     sources, targets = _ends(np.sort(_keys([*parts], vertices)), vertices)
-    return Subgraph(graph.name, graph.directed, ids, sources, targets)
+    return Subgraph(graph.name, graph.directed, ids, sources, targets, vertex_columns=beside)
 
 
 def _chosen(graph: StripedGraph, vertices: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
@@ -208,29 +220,54 @@ def _with_columns(
         InvalidOptionError: the graph does not keep one of the columns, or its name is that of an end.
         Other errors as for ``Graph.subgraph``.
     """
-    import pyarrow as pa
-
     kept = graph.record.beside
     there = () if kept is None else kept.edge_columns
     wrong = next((name for name in names if name not in there or name in ("source", "target")), None)
     if wrong is not None or kept is None:
         why = f"has no column {wrong!r} of its edges" if wrong not in there else f"names its ends too by {wrong!r}"
         raise InvalidOptionError(f"{graph.name} {why}. Its columns: {listed(list(there))}")
-    # Dask waits for data that is gone: the graph may have been unloaded, or built again.
-    ServiceClient.of(graph.gang.client).call(GetGraph(graph.record.graph_id))
     by_rank, chosen = zip(graph.partition_keys, kept.edge_keys, strict=True), _chosen(graph, vertices)
     arguments = [(Ref(partition), Ref(key), *chosen, parents, names) for partition, key in by_rank]
+    ends, table = _read(graph, "rows-between", rows_between, arguments)
+    keys = _keys(ends, vertices)
+    # Stable: parallel edges come from one row, in which they ascend by their values.
+    order = np.argsort(keys, kind="stable")
+    return (*_ends(keys[order], vertices), table.take(order))
+
+
+def _of_vertices(graph: StripedGraph, vertices: NDArray[np.int64], columns: ColumnNames) -> pa.Table | None:
+    """Return a table of columns of some vertices, in their order; None without columns. Errors as of ``subgraph``."""
+    names, kept = [*column_names(columns, "vertex_columns")], graph.record.beside
+    if not names:
+        return None
+    there = [] if kept is None else kept.vertex_columns.names
+    wrong = next((name for name in names if name not in there), None)
+    if wrong is not None or kept is None:
+        raise InvalidOptionError(
+            f"{graph.name} has no column {wrong!r} of its vertices. Its columns: {listed(list(there))}"
+        )
+    chosen = _chosen(graph, vertices)
+    arguments = [(Ref(key), rank, graph.stripe.n_local, *chosen, names) for rank, key in enumerate(kept.vertex_keys)]
+    index, table = _read(graph, "vertex-rows", vertex_rows, arguments)
+    return table.take(np.argsort(np.concatenate(index)))
+
+
+def _read(
+    graph: StripedGraph, name: str, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
+) -> tuple[list[NDArray[np.uint32]], pa.Table]:
+    """Return what a function returns on each rank, and the rows of its tables, without dictionaries."""
+    import pyarrow as pa
+
+    # Dask waits for data that is gone: the graph may have been unloaded, or built again.
+    ServiceClient.of(graph.gang.client).call(GetGraph(graph.record.graph_id))
     doing = f"reading columns of {graph.name}"
-    found = graph.gang.on_each_rank("rows-between", rows_between, arguments, of_call(), doing)
+    found = graph.gang.on_each_rank(name, function, arguments, of_call(), doing)
     table = pa.concat_tables([rows for _, rows in found])
     plain = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in table.columns
     ]
-    keys = _keys([ends for ends, _ in found], vertices)
-    # Stable: parallel edges come from one row, in which they ascend by their values.
-    order = np.argsort(keys, kind="stable")
-    return (*_ends(keys[order], vertices), pa.table(plain, names).take(order))
+    return [of for of, _ in found], pa.table(plain, table.schema.names)
 
 
 @public
@@ -258,9 +295,9 @@ class Neighbourhood(StaysHere, Tabular):
         numbers, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
         return cls(result.graph, numbers, distances)
 
-    def subgraph(self, *, columns: ColumnNames = None) -> Subgraph:
-        """Return the vertices with all edges between them. ``columns`` and errors are as for ``Graph.subgraph``."""
-        return cut_out(self.graph, self._numbers, self.vertices, columns)
+    def subgraph(self, *, columns: ColumnNames = None, vertex_columns: ColumnNames = None) -> Subgraph:
+        """Return the vertices with all edges between them. Columns and errors are as for ``Graph.subgraph``."""
+        return cut_out(self.graph, self._numbers, self.vertices, columns, vertex_columns)
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table with the columns ``vertex`` (the id) and ``distance`` (int32)."""
@@ -388,7 +425,14 @@ class SubgraphsGraph(Graph[R]):
         return found
 
     @bounded()
-    def subgraph(self, ids: Any, *, columns: ColumnNames = None, deadline: float | str | None = None) -> Subgraph:
+    def subgraph(
+        self,
+        ids: Any,
+        *,
+        columns: ColumnNames = None,
+        vertex_columns: ColumnNames = None,
+        deadline: float | str | None = None,
+    ) -> Subgraph:
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
@@ -398,15 +442,16 @@ class SubgraphsGraph(Graph[R]):
             ids: the ids.
             columns: names of columns of ``load(edge_columns=)``, whose values come with the edges. Each of several
                 parallel edges then has a row of its own.
+            vertex_columns: names of columns of ``load(vertex_columns=)``, whose values come with the vertices.
             deadline: as for ``bfs``.
 
         Raises:
-            InvalidOptionError: the graph does not keep a column, or a column is called ``source`` or ``target``.
+            InvalidOptionError: the graph does not keep a column, or one of edges is called ``source`` or ``target``.
             Other errors as for ``bfs``.
         """
         named = np.array(self.vertices_named(ids, "id", present=True), np.int64)
         vertices = named[np.sort(np.unique(named, return_index=True)[1])]
-        return cut_out(self, vertices, self.ids_of(vertices), columns)
+        return cut_out(self, vertices, self.ids_of(vertices), columns, vertex_columns)
 
 
 @part_of("BFSResult")

@@ -207,8 +207,11 @@ def test_attributes_of_networkx(client: distributed.Client, names: list[Any]) ->
         assert loaded.vertex_columns == {"group": pa.string(), "age": pa.int64()}
         assert loaded.where(vertices=pc.field("group").is_valid()).deleted == 2
         assert loaded.where(vertices=pc.field("age") == 3).bfs(names[0]).to_dict() == {names[0]: 0}
-        back = loaded.subgraph(names, columns="km").to_networkx()
-        assert dict(back.edges) == dict(graph.edges)
+        back = loaded.subgraph(names[::-1], columns="km", vertex_columns=["age", "group"]).to_networkx()
+        assert nx.utils.graphs_equal(back, graph)
+        assert loaded.khop(names[0], 1).subgraph(vertex_columns="age").vertex_columns["age"].to_pylist() == [3, None]
+        with pytest.raises(InvalidOptionError, match=r"no column 'km' of its vertices. Its columns: .*group.*age"):
+            loaded.subgraph(names, vertex_columns="km")
     with pytest.raises(EdgeInputError, match="its nodes has no column 'aged'; did you mean 'age'"):
         dbfs.load(graph, vertex_columns="aged", client=client)
     with pytest.raises(EdgeInputError, match="give one by vertices="):

@@ -80,6 +80,20 @@ def rows_between(
     return np.concatenate(ends, axis=1), attributes.columns_of(edges).select(names).take(np.concatenate(places))
 
 
+def vertex_rows(
+    attributes: Any, rank: int, n_local: int, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str]
+) -> tuple[NDArray[np.uint32], Any]:
+    """Return the indices of the chosen vertices that a rank owns, and an Arrow table of their columns.
+
+    Args:
+        attributes: what has the columns of the rank's vertices: see ``Beside.vertex_keys``.
+        chosen, index: as of ``edges_between``.
+        names: the columns.
+    """
+    begin, end = np.searchsorted(chosen, [rank * n_local, (rank + 1) * n_local])
+    return index[begin:end], attributes.table.select(names).take(chosen[begin:end].astype(np.int64) - rank * n_local)
+
+
 def _between(
     partition: Partition,
     chosen: NDArray[np.uint32],
