@@ -185,15 +185,14 @@ def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
 def on_gpus(free: list[int]) -> Any:
     """A gang of one rank. Each reading of its GPU's free memory gives the next of these bytes, the last one again."""
 
-    def read() -> dict[str, int]:
-        return {"a": free.pop(0) if len(free) > 1 else free[0]}
+    def read(*_: object) -> list[int]:
+        return [free.pop(0) if len(free) > 1 else free[0]]
 
-    return SimpleNamespace(p=1, addresses=["a"], client=read)
+    return SimpleNamespace(p=1, addresses=["a"], run=read)
 
 
 def test_memory_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dbfs.building.memory._RETRY_SECONDS", 1e-3)
-    monkeypatch.setattr("dbfs.building.memory.run_on", lambda read, function, workers: read())
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
     peak = CudaBuilder.estimate(BuildSize(edges, Stripe(edges.n, 1), edges.m, options)).peak_bytes

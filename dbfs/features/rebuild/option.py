@@ -17,7 +17,6 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.writers.target import require_listed, require_writable
 from dbfs.errors import DbfsError, InvalidOptionError
 from dbfs.features.rebuild.lineage import Lineage
 from dbfs.features.rebuild.messages import AwaitLoss, KeepLineage
@@ -85,6 +84,9 @@ class Rebuild(LoadOption):
                     f"checkpoint={os.fsdecode(self._checkpoint)!r} has a graph already, which may be another one; give "
                     "a folder of its own, or load that graph"
                 )
+            # Loads pyarrow, as below.
+            from dbfs.edges.writers.target import require_writable
+
             require_writable(folder.path, shared=shared)
         if self._when != "never" and (self._checkpoint is None or self._goes_on):
             self._lineage = Lineage.of(self._source, self._reading, edges, self._options_of())
@@ -150,6 +152,8 @@ class Rebuild(LoadOption):
                 # Before the graph takes updates.
                 kept = self._edges if self._goes_on else self._saved(gang, record)
                 assert isinstance(kept, SavedEdges)
+                from dbfs.edges.writers.target import require_listed
+
                 # Each worker's own configuration.
                 path, limit = kept.folder.path, of_call("build-deadline")
                 gang.on_each_rank("may-write", require_listed, [(path,)] * gang.p, limit, f"opening {path}")
