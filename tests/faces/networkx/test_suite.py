@@ -51,10 +51,11 @@ PARTS = {
 }
 
 
-# A test of NetworkX with 500 cases, which take ten minutes: bounds against plain searches on random graphs, by weight
-# too, which the backend leaves to NetworkX. Parts have cases with each density, number of nodes and seed.
+# A test of NetworkX with 500 cases: bounds against plain searches on random graphs, by weight too. Each takes 200 loads
+# of a graph. Parts have three cases.
 BOUNDS = "test_use_bounds_on_off_consistency"
-SOME_BOUNDS = [f"{step % 5 / 5}-{10 + step}-{step}" for step in range(10)]
+SOME_BOUNDS = ["0.0-10-0", "0.4-14-4", "0.8-19-9"]
+MORE_BOUNDS = [f"{density / 5}-{n}-{n % 10}" for density in range(5) for n in range(10, 20)]
 
 # A graph with negative weights, which Dijkstra's algorithm happens to get right, and the backend refuses.
 NEGATIVE = "test_zero_cycle_smoke"
@@ -89,9 +90,10 @@ def test_networkx_passes_its_own_tests(part: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_networkx_passes_all_its_tests_of_bounds(tmp_path: Path) -> None:
-    passed, found = run("algorithms.tests.test_distance_measures", BOUNDS, tmp_path)
-    assert passed == 500
+def test_networkx_passes_more_of_its_tests_of_bounds(tmp_path: Path) -> None:
+    select = f"{BOUNDS} and ({' or '.join(MORE_BOUNDS)})"
+    passed, found = run("algorithms.tests.test_distance_measures", select, tmp_path)
+    assert passed == len(MORE_BOUNDS)
     assert not found["raised"]
 
 
