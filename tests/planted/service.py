@@ -193,7 +193,7 @@ FAULTS = (
         "dbfs/service/turns.py",
         "            waiting = (answer, turn.over)\n",
         "            waiting = (answer,)\n",
-        ("tests/service/test_simulation.py::test_games",),
+        ("tests/service/test_turns.py::test_a_run_waits_for_no_answer_when_its_turn_is_over",),
     ),
     Fault(
         "workers/dbfs_workers/search/reports/run.py",
