@@ -6,7 +6,7 @@ and come twice. In each game no two runs use a worker, no run traverses two vers
 reads a version before one that it was told of, each call ends by its deadline, and nothing is left behind.
 
 In every fourth game more, killed workers have successors, some of which are killed too, and clients bring lost graphs
-back: by the logs of living graphs, with all updates that a client was told of. Clients quit in the midst of a rebuild.
+back: by the logs of living graphs, with all updates whose clients got an answer. Some clients quit during a rebuild.
 
 The games have a process of their own: the clock and the threads of this one are those of the cluster that tests share.
 """

@@ -52,7 +52,7 @@ class Host:
         ip("-n", self.namespace, "link", "set", "dev", "eth0", "down")
 
     def reach(self, other: "Host", *, reached: bool) -> None:
-        """Have two hosts reach each other, or send each other's packets to an address that nobody has."""
+        """Have two hosts reach each other, or lose all packets that they send to each other."""
         for one, peer in ((self, other), (other, self)):
             if reached:
                 ip("-n", one.namespace, "neigh", "del", peer.address, "dev", "eth0")

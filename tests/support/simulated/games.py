@@ -214,7 +214,7 @@ class _Game:
         assert not held, "\n".join(("threads wait for ever:", *(fiber.where() for fiber in held)))
 
     async def _all_come_back(self, first: Client) -> None:
-        """Check that all graphs come back now, with each update that a client was told of."""
+        """Check that all graphs come back, with each update whose client got an answer."""
         for client, _ in self.clients.values():
             for graph_id, tokens in client.told.items():
                 first.told.setdefault(graph_id, []).extend(tokens)
