@@ -271,10 +271,11 @@ def connect(
 ) -> distributed.Client:
     """Connect to ``scheduler``, or to a local cluster of ``ranks`` workers if it is None.
 
-    A local cluster has no dashboard, because it ends with the command.
+    A local cluster has no dashboard, because it ends with the command. Workers on GPUs are processes always.
     """
     if scheduler is not None:
         return dbfs.connect(scheduler, n_workers=ranks, backend=backend)
+    processes = processes or backend == "cuda"
     options: dict[str, Any] = {"memory_limit": 0 if memory_limit == "0" else memory_limit} if processes else {}
     return dbfs.connect(n_workers=ranks, backend=backend, processes=processes, dashboard_address=None, **options)
 

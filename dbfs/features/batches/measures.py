@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -42,6 +42,8 @@ Floats = NDArray[np.float64]
 
 # A vertex that is in the sample has two other sampled vertices then, which a standard error needs.
 _LEAST_SAMPLE: Final = 3
+# Vertices whose measure is computed at a time.
+_BLOCK: Final = 1 << 14
 
 
 @public
@@ -399,18 +401,23 @@ def closeness(
     chosen = chosen_vertices(graph, vertices)
     names = ("reaching", "distance_sum", *(() if options.sample is None else ("distance_squares",)))
     total, made = _totals(graph, "closeness_centrality", chosen, names, options, turned)
-    reach, mean, *squares = made.means(total)
-    far = mean > 0
-    # Divided as NetworkX does, so that values are equal to the last digit.
-    values = np.divide(total[0], total[1], where=far, out=np.zeros(mean.size)) * (reach if wf_improved else 1)
-    if not squares:
-        return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, None, made.sources)
-    # Of a vertex whether it has a path, and its distance or 0: the variance of the ratio of their means, linearised.
-    variance = np.divide(squares[0], mean**2, where=far, out=np.ones(mean.size))
-    variance -= 1 if wf_improved else np.divide(1, reach, where=far, out=np.ones(mean.size))
-    # One path tells how long it is, not how much the paths to the vertex differ.
-    told = far if wf_improved else reach * made.others > 1.5
-    errors = made.errors(values * np.sqrt(np.maximum(0, variance)), told)
+
+    def work(total: Floats, made: _MeanSources) -> tuple[Floats, ...]:
+        reach, mean, *squares = made.means(total)
+        far = mean > 0
+        # Divided as NetworkX does, so that values are equal to the last digit.
+        values = np.divide(total[0], total[1], where=far, out=np.zeros(mean.size)) * (reach if wf_improved else 1)
+        if not squares:
+            return (values,)
+        # Of a vertex whether it has a path, and its distance or 0: the variance of their means' ratio, linearised.
+        variance = np.divide(squares[0], mean**2, where=far, out=np.ones(mean.size))
+        variance -= 1 if wf_improved else np.divide(1, reach, where=far, out=np.ones(mean.size))
+        # One path tells how long it is, not how much the paths to the vertex differ.
+        told = far if wf_improved else reach * made.others > 1.5
+        return values, made.errors(values * np.sqrt(np.maximum(0, variance)), told)
+
+    values, *more = made.by_blocks(work, total)
+    errors = more[0] if more else None
     return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, errors, made.sources)
 
 
@@ -447,6 +454,13 @@ class _MeanSources:
         means: Floats = totals / np.maximum(1, self.others)
         return means
 
+    def by_blocks(self, work: Callable[[Floats, _MeanSources], tuple[Floats, ...]], totals: Floats) -> list[Floats]:
+        """Return what ``work`` makes of all vertices, of so many at a time that its arrays stay in a core's cache."""
+        size = max(1, self.others.size)
+        blocks = [slice(first, first + _BLOCK) for first in range(0, size, _BLOCK)]
+        made = [work(totals[:, block], replace(self, others=self.others[block])) for block in blocks]
+        return [np.concatenate(parts) for parts in zip(*made, strict=True)]
+
     def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
         """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
         unknown = ~told & (self.others < self.all_others)
@@ -480,19 +494,21 @@ def _totals(
             return sums
 
         made = _MeanSources(vertices.size, np.full(vertices.size, others), others)
-        total = _rows(graph, f"{measure} by source", vertices, row, options, what=measure)
+        total = _rows(graph, f"{measure} by source", vertices, row, options, what=measure).T
     else:
         sources = sources_of(graph, options) if vertices.size else vertices
 
         def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
             for batch in options.batches(graph, sources, measure, names, finished):
-                yield len(batch.sources), np.stack([batch.sums(each)[vertices] for each in names], axis=1)
+                yield len(batch.sources), np.stack([batch.sums(each)[vertices] for each in names])
 
-        begin, made_of = np.zeros((vertices.size, len(names))), (sources, vertices)
-        name = options.named(f"{measure}, sums by vertex" + ", sampled" * (options.sample is not None))
+        begin, made_of = np.zeros((len(names), vertices.size)), (sources, vertices)
+        name = options.named(f"{measure}, rows of sums by vertex" + ", sampled" * (options.sample is not None))
         total = folded(graph, name, made_of, begin, parts, np.add, options.checkpoint)
-        made = _MeanSources(sources.size, sources.size - np.isin(vertices, sources), others)
-    return total.T, made
+        among = np.zeros(graph.n, bool)
+        among[sources] = True
+        made = _MeanSources(sources.size, sources.size - among[vertices], others)
+    return total, made
 
 
 def chosen_vertices(graph: StripedGraph, vertices: Any) -> NDArray[np.int64]:

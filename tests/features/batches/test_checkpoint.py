@@ -182,7 +182,7 @@ def test_a_checkpoint_of_something_else_is_refused(client: distributed.Client, g
     kept = path.read_bytes()
     for call, options, words in [
         (graph.harmonic_centrality, {}, "another measure: closeness_centrality by source, not harmonic_centrality by"),
-        (graph.closeness_centrality, {"sample": 40}, "not closeness_centrality, sums by vertex, sampled;"),
+        (graph.closeness_centrality, {"sample": 40}, "not closeness_centrality, rows of sums by vertex, sampled;"),
         (graph.closeness_centrality, {"max_depth": 4}, "not closeness_centrality by source within 4;"),
         (graph.closeness_centrality, {"vertices": range(80)}, "another set of sources: 81 sources"),
     ]:
