@@ -163,8 +163,11 @@ def bench_repairs(
 def _frozen_heap() -> Iterator[None]:
     """Keep the objects that exist from Python's collections, each of which would stop all threads of this process."""
     gc.collect()
+    # A caller may keep objects from collections itself, and goes on to do so.
+    kept = gc.get_freeze_count()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not kept:
+            gc.unfreeze()

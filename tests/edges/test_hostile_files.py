@@ -58,17 +58,17 @@ class Peak:
 @pytest.mark.parametrize(
     ("name", "start", "unit", "size", "error"),
     [
-        ("a.mtx.bz2", MTX + b"10 10 10\n", b"1 2\n", 4 * GIB, FormatError),
+        ("a.mtx.bz2", MTX + b"10 10 10\n", b"1 2\n", 2 * GIB, FormatError),
         ("a.mtx", MTX + b"10 10 10\n", b"1 2\n", GIB // 4, FormatError),
         ("a.txt.bz2", b"", b"1 2\n", GIB, GraphTooLargeError),
         ("a.txt", b"", b"1 2\n", GIB // 4, GraphTooLargeError),
-        ("newlines.txt.bz2", b"1 2\n", b"\n", 4 * GIB, FormatError),
-        ("comments.txt.bz2", b"", b"# c\n", 4 * GIB, FormatError),
-        ("later-comments.mtx.gz", MTX + b"2 2 9\n1 2\n", b"% c\n", 4 * GIB, FormatError),
+        ("newlines.txt.bz2", b"1 2\n", b"\n", 2 * GIB, FormatError),
+        ("comments.txt.bz2", b"", b"# c\n", 2 * GIB, FormatError),
+        ("later-comments.mtx.gz", MTX + b"2 2 9\n1 2\n", b"% c\n", 2 * GIB, FormatError),
         ("one-line.txt.gz", b"1 2\n", b" ", GIB, FormatError),
         ("hub.graph.gz", b"3 1000000\n", b"2 ", GIB, GraphTooLargeError),
         ("hubs.graph.gz", b"3 400000000\n", b"2 ", GIB, GraphTooLargeError),
-        ("newlines.graph.gz", b"2 1\n2\n1\n", b"\n", 4 * GIB, FormatError),
+        ("newlines.graph.gz", b"2 1\n2\n1\n", b"\n", 2 * GIB, FormatError),
         ("vertices.gr", b"p tw 100000000 1\n", b"1 2\n", 4, GraphTooLargeError),
     ],
 )
@@ -84,12 +84,12 @@ def test_other_graphs_and_the_worker_stay(small, tmp_path, name, start, unit, si
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("edges", "suffix"), [(2_000_000, "gz"), (6_000_000, "bz2")])
-def test_ids_that_are_all_distinct(small, tmp_path, edges, suffix):
+@pytest.mark.parametrize("edges", [2_000_000, 6_000_000])
+def test_ids_that_are_all_distinct(small, tmp_path, edges):
     """After the read, the table of ids takes the most memory."""
     workers = set(joined_workers(small))
     unit = b"".join(b"%d %d\n" % (edge, 2**40 + edge) for edge in range(edges))
-    path = repeated(tmp_path / f"a.txt.{suffix}", b"", unit, len(unit))
+    path = repeated(tmp_path / "a.txt.gz", b"", unit, len(unit))
     with Peak() as peak, dask.config.set({"dbfs.build-deadline": "60s"}):
         try:
             assert dbfs.load(path, client=small).n == 2 * edges

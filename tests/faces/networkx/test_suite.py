@@ -52,9 +52,9 @@ PARTS = {
 
 
 # A test of NetworkX with 500 cases: bounds against plain searches on random graphs, by weight too. Each takes 200 loads
-# of a graph. Parts have three cases.
+# of a graph. Parts have one case.
 BOUNDS = "test_use_bounds_on_off_consistency"
-SOME_BOUNDS = ["0.0-10-0", "0.4-14-4", "0.8-19-9"]
+ONE_BOUNDS = "0.2-10-0"
 MORE_BOUNDS = [f"{density / 5}-{n}-{n % 10}" for density in range(5) for n in range(10, 20)]
 
 # A graph with negative weights, which Dijkstra's algorithm happens to get right, and the backend refuses.
@@ -79,7 +79,7 @@ def test_every_function_belongs_to_a_part() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", PARTS)
 def test_networkx_passes_its_own_tests(part: str, tmp_path: Path) -> None:
-    passed, found = run(PARTS[part][0], " or ".join([f"not {BOUNDS} and not {NEGATIVE}", *SOME_BOUNDS]), tmp_path)
+    passed, found = run(PARTS[part][0], f"not {BOUNDS} and not {NEGATIVE} or {ONE_BOUNDS}", tmp_path)
     assert passed > 0
     assert functions_of(part) <= found["ran"].keys()
     # A function leaves a call to NetworkX for a parameter that it refuses, and never after it has begun.

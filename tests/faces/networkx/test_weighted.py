@@ -115,6 +115,7 @@ def distinct(paths: Any) -> Any:
     return sorted(map(str, dict.fromkeys(map(str, paths))))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 12))])
 def test_any_graph_has_networkx_distances_and_paths(client: distributed.Client, seed: int, weights: str) -> None:
