@@ -239,8 +239,9 @@ def test_many_damaged_texts(form: str, examples: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("form", FORMS)
-def test_many_graphs(form: str) -> None:
-    @settings(max_examples=200)
+@pytest.mark.parametrize("examples", [40, pytest.param(200, marks=pytest.mark.long)])
+def test_many_graphs(form: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(graphs(), st.sampled_from(CONTAINERS))
     def check(drawn: Drawn, container: str) -> None:
         check_form(FORMS[form], container, drawn, read)
