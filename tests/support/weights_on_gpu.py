@@ -1,8 +1,15 @@
-"""Shortest paths by weight on a GPU, or by the same kernel on this CPU: see ``cuda_on_cpu``."""
+"""Shortest paths by weight on a GPU, or by the same kernel on this CPU: see ``cuda_on_cpu``.
+
+There ranks are threads of this process, whose grids run as one.
+"""
 
 import ctypes
 import itertools
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +33,21 @@ _BLOCKS = 3
 _seeds = itertools.count()
 
 
+class _Launches:
+    """What the ranks of a gang have launched, until all have."""
+
+    barrier = threading.Barrier(1)
+    arguments: tuple["np.ndarray[Any, Any]", ...] = ()
+
+
+@contextmanager
+def ranks(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads of so many ranks, whose kernels run once all have launched theirs."""
+    _Launches.barrier, _Launches.arguments = threading.Barrier(count), ()
+    with ThreadPoolExecutor(count) as pool:
+        yield pool
+
+
 class _Flag:
     """The flag in memory of this process."""
 
@@ -45,29 +67,72 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_gpu, "run_kernel", run_kernel)
 
 
-def run_kernel(name: str, arguments: "np.ndarray[Any, Any]", flag: _Flag, deadline: float) -> None:
+def run_kernel(
+    name: str, arguments: "np.ndarray[Any, Any]", flag: _Flag, deadline: float, *, gang: bool = False
+) -> None:
     """See ``on_gpu.run_kernel``."""
-    function = emulated("near_far", "search/cuda/kernels/common/memory.cuh").run_near_far
+    if not gang:
+        return _emulate(name, arguments)
+    _Launches.arguments += (arguments,)
+    try:
+        if _Launches.barrier.wait(PATIENCE) == 0:
+            launched, _Launches.arguments = _Launches.arguments, ()
+            _emulate(name, *launched, gang=True)
+        _Launches.barrier.wait(PATIENCE)
+    except BaseException:
+        _Launches.barrier.abort()
+        raise
+
+
+def _emulate(name: str, *launched: "np.ndarray[Any, Any]", gang: bool = False) -> None:
+    options = (f"-DDBFS_GANG={int(gang)}",)
+    function = emulated("near_far", "search/cuda/kernels/common/memory.cuh", options=options).run_near_far
     function.restype = ctypes.c_char_p
-    seed, given = ctypes.c_ulonglong(next(_seeds)), ctypes.c_void_p(arguments.ctypes.data)
-    answer = function(name.encode(), _BLOCKS, seed, given)
+    seed, given = ctypes.c_ulonglong(next(_seeds)), [arguments.ctypes.data for arguments in launched]
+    answer = function(name.encode(), _BLOCKS, seed, len(given), (ctypes.c_void_p * len(given))(*given))
     assert not answer, answer.decode()
+
+
+def searches_of(arrays: Arrays, weights: NDArray[Any], p: int, *, directed: bool) -> list[on_gpu.GpuSearch]:
+    """Return by rank what searches a graph by weights of its edges."""
+    import cupy
+
+    n, src, dst = arrays
+    of = arcs(arrays, weights, directed=directed)
+    parts: list[Any] = []
+    for part in partitions(n, src, dst, p, directed=directed):
+        arrived = SimpleNamespace(
+            rank=part.rank,
+            stripe=part.stripe,
+            row_offsets=cupy.asarray(part.row_offsets),
+            columns=cupy.asarray(part.columns),
+            m_local=part.m_local,
+        )
+        parts.append((arrived, by_column(part, of, weights.dtype)))
+    each = [on_gpu.Facts.of(values, graph.row_offsets) for graph, values in parts]
+    facts = on_gpu.Facts(*map(max, zip(*each, strict=True)))
+    zeros = None if p == 1 else cupy.zeros
+    searches = [
+        on_gpu.GpuSearch(graph, on_gpu.GpuWeights.of(values, facts, n, "a test"), "a test", zeros)
+        for graph, values in parts
+    ]
+    windows = [search.window.address for search in searches if search.window is not None]
+    for search in searches if p > 1 else ():
+        search.connect(windows)
+    return searches
+
+
+def run_all(
+    searches: list[on_gpu.GpuSearch], sources: list[int], purpose: Weighted | None = None, **options: Any
+) -> list[RankRun]:
+    """Make a traversal of all ranks; return it by rank."""
+    with ranks(len(searches)) as pool:
+        return list(pool.map(lambda search: run(search, sources, purpose, **options), searches))
 
 
 def search_of(arrays: Arrays, weights: NDArray[Any], *, directed: bool) -> on_gpu.GpuSearch:
     """Return what searches a graph by weights of its edges."""
-    import cupy
-
-    n, src, dst = arrays
-    (part,) = partitions(n, src, dst, 1, directed=directed)
-    of = by_column(part, arcs(arrays, weights, directed=directed), weights.dtype)
-    graph: Any = SimpleNamespace(
-        stripe=part.stripe,
-        row_offsets=cupy.asarray(part.row_offsets),
-        columns=cupy.asarray(part.columns),
-        m_local=part.m_local,
-    )
-    return on_gpu.GpuSearch(graph, on_gpu.GpuWeights.of(of, n, "a test"), "a test")
+    return searches_of(arrays, weights, 1, directed=directed)[0]
 
 
 def run(search: on_gpu.GpuSearch, sources: list[int], purpose: Weighted | None = None, **options: Any) -> RankRun:

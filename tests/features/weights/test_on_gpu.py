@@ -2,17 +2,20 @@
 
 Axes: undirected and directed; integers whose sums fit 32 bits and those that need 64, both floats; weights that are 0
 or vanish in sums; buckets of any width; rounds of one block and of all; far piles that are a list and such that are
-only a bitmap; rows that are cut.
+only a bitmap; rows that are cut. On this CPU also one to four ranks, which are threads.
 """
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dbfs_workers.base.errors import DeadlineExceededError, DistanceOverflowError
+from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.weights import on_gpu
 from dbfs_workers.features.weights.purpose import Weighted
 from dbfs_workers.search.cuda.run import KernelAbortedError
@@ -20,7 +23,7 @@ from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gpus import on_gpu as gpu_parameter
 from tests.support.graphs import random
 from tests.support.weights import arcs, assert_tree, expected, labels, weighted_graphs
-from tests.support.weights_on_gpu import install, run, search_of
+from tests.support.weights_on_gpu import install, ranks, run, run_all, search_of, searches_of
 
 
 @pytest.fixture(
@@ -34,42 +37,94 @@ def device(request: pytest.FixtureRequest) -> Iterator[bool]:
         yield request.param
 
 
-def assert_right(arrays: Any, weights: Any, sources: list[int], *, directed: bool, purpose: Any = None) -> Any:
-    """Compare two traversals in the same memory with the oracle; return the second one."""
+def assert_right(
+    arrays: Any, weights: Any, sources: list[int], p: int = 1, *, directed: bool, purpose: Any = None
+) -> None:
+    """Compare two traversals in the same memory with the oracle."""
     n, of = arrays[0], arcs(arrays, weights, directed=directed)
-    search = search_of(arrays, weights, directed=directed)
+    searches = searches_of(arrays, weights, p, directed=directed)
     for some in ([n - 1], sources):
-        made = run(search, some, purpose)
-        distances, parents = labels([made], n)
+        made = run_all(searches, some, purpose)
+        distances, parents = labels(made, n)
         want = expected(n, of, some, weights.dtype)
         np.testing.assert_array_equal(distances, want)
         assert parents is not None
         assert_tree(of, some, distances, parents)
         reached = want >= 0 if weights.dtype.kind == "i" else np.isfinite(want)
-        assert made.reached == reached.sum()
-        np.testing.assert_array_equal(made.labels.by_source, want[reached].max(keepdims=True))
-        assert made.edges == sum(bool(reached[u]) for u, _, _ in of)
-    return made
+        assert sum(each.reached for each in made) == reached.sum()
+        assert max(each.labels.by_source[0] for each in made) == want[reached].max()
+        assert sum(each.edges for each in made) == sum(bool(reached[u]) for u, _, _ in of)
+        assert len({each.counters for each in made}) == 1
 
 
-@given(weighted_graphs())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_distances_are_dijkstras_and_parents_a_tree(device: bool, case: dict[str, Any]) -> None:
+@given(weighted_graphs(), st.integers(1, 4))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_distances_are_dijkstras_and_parents_a_tree(device: bool, case: dict[str, Any], p: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_gpu, "_ROOM", {1: 1, 2: 9, 3: 50, 4: 1 << 16}[case["p"]])
         patch.setattr(on_gpu, "_FEW_ROWS", {1: 0, 3: 30}[case["threads"]])
         options = {key: case[key] for key in ("directed", "purpose")}
-        assert_right(case["arrays"], case["weights"], case["sources"], **options)
+        assert_right(case["arrays"], case["weights"], case["sources"], 1 if device else p, **options)
 
 
+@pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("weight", [0, 3])
-def test_long_rows_are_cut(device: bool, weight: int) -> None:
+def test_long_rows_are_cut(device: bool, weight: int, p: int) -> None:
     """Two hubs with thousands of edges, one behind the other."""
     n = 3000
     src = np.concatenate([np.zeros(2500, int), np.full(2000, 1), [0]])
     dst = np.concatenate([np.arange(2, 2502), np.arange(n - 2000, n), [1]])
     weights = np.where(src == 0, np.arange(src.size) % 7, np.full(src.size, weight))
-    assert_right((n, src, dst), weights, [0], directed=True)
+    assert_right((n, src, dst), weights, [0], 1 if device else p, directed=True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("few", [0, 1024])
+@pytest.mark.parametrize("p", [2, 4])
+def test_ranks_without_rows_and_long_paths(monkeypatch: pytest.MonkeyPatch, p: int, few: int) -> None:
+    """A path of weights that are 0 goes through all ranks, from each of which one edge leads on."""
+    install(monkeypatch)
+    monkeypatch.setattr(on_gpu, "_FEW_ROWS", few)
+    for n in (1, 2, 3, 90):
+        arrays = n, np.arange(n - 1), np.arange(1, n)
+        for weights in (np.zeros(n - 1), np.arange(n - 1), np.full(n - 1, np.inf)):
+            assert_right(arrays, weights, [0], p, directed=False, purpose=Weighted("w", delta=2))
+
+
+@needs_compiler
+def test_bounds_and_targets_of_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    n, m = 200, 600
+    arrays = random(n, m, 5)
+    weights = np.random.default_rng(5).integers(0, 50, m)
+    want = expected(n, arcs(arrays, weights, directed=False), [0], weights.dtype)
+    searches = searches_of(arrays, weights, 3, directed=False)
+    bounded = run_all(searches, [0], Weighted("w", max_distance=30.5))
+    np.testing.assert_array_equal(labels(bounded, n)[0], np.where(want <= 30, want, -1))
+    near = int(np.argsort(np.where(want < 0, want.max(), want))[20])
+    stopped = run_all(searches, [0], Weighted("w", delta=1), targets=(near,))
+    found, _ = labels(stopped, n)
+    assert found[near] == want[near]
+    np.testing.assert_array_equal(found[found >= 0], want[found >= 0])
+    assert sum(each.reached for each in stopped) < sum(each.reached for each in run_all(searches, [0]))
+    between = run_all(searches, [0], Weighted("w", path=True), targets=(near,))
+    assert [each.labels.by_source.tolist() for each in between if each.labels.by_source.size] == [[want[near]]]
+
+
+@needs_compiler
+@pytest.mark.parametrize("few", [0, 1024])
+def test_a_rank_whose_peer_stops_waits_until_its_deadline(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """The emulator's clock goes on by 1 ns at each look at it."""
+    install(monkeypatch)
+    monkeypatch.setattr(on_gpu, "_FEW_ROWS", few)
+    monkeypatch.setattr(on_gpu, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    n = 3000
+    searches = searches_of((n, np.arange(n - 1), np.arange(1, n)), np.ones(n - 1, np.int64), 2, directed=True)
+    spec = TraversalSpec("1", (0,), False, "cuda", direction="top-down", purpose=Weighted("w", delta=0))
+    for alone in (False, True):
+        with ranks(1 if alone else 2) as pool:
+            made = [pool.submit(search.run, spec, (1 + at) * 3e-7) for at, search in enumerate(searches[alone:])]
+            assert [type(each.exception()) for each in made] == [DeadlineExceededError] * len(made)
 
 
 def test_bounds_and_targets(device: bool) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError
-from tests.support.gpus import GPUS, needs_gpu
+from tests.support.gpus import needs, needs_gpu
 from tests.support.graphs import random
 from tests.support.weights import arcs, assert_tree, expected
 
@@ -38,9 +38,10 @@ def table(dtype: str) -> tuple[pa.Table, Any, Any, Any]:
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "float32", "float64"])
-def test_labels_are_dijkstras(mapped: distributed.Client, dtype: str, directed: bool, order: str) -> None:
+@pytest.mark.parametrize("ranks", [1, needs(2), needs(4)])
+def test_labels_are_dijkstras(mapped: distributed.Client, ranks: int, dtype: str, directed: bool, order: str) -> None:
     rows, src, dst, weights = table(dtype)
-    options: dict[str, Any] = {"edge_columns": ["w"], "backend": "cuda", "ranks": 1, "order": order}
+    options: dict[str, Any] = {"edge_columns": ["w"], "backend": "cuda", "ranks": ranks, "order": order}
     with dbfs.load(rows, client=mapped, directed=directed, **options) as graph:
         wide = weights.astype(np.int64) if dtype == "uint8" else weights
         of = arcs((N, src, dst), wide, directed=directed)
@@ -77,20 +78,42 @@ def test_labels_are_dijkstras(mapped: distributed.Client, dtype: str, directed: 
             np.testing.assert_array_equal(view.sssp(3, "w").distances(), expected(N, kept, [3], wide.dtype))
 
 
-def test_a_run_by_weight_ends_at_its_deadline_and_the_graph_goes_on(mapped: distributed.Client) -> None:
+@pytest.mark.parametrize("ranks", [1, needs(2), needs(4)])
+def test_a_run_by_weight_ends_at_its_deadline_and_the_graph_goes_on(mapped: distributed.Client, ranks: int) -> None:
     n = 200_000
     rows = pa.table({"source": np.arange(n - 1), "target": np.arange(1, n), "w": np.ones(n - 1, np.int64)})
-    with dbfs.load(rows, edge_columns=["w"], client=mapped, backend="cuda", ranks=1) as graph:
+    with dbfs.load(rows, edge_columns=["w"], client=mapped, backend="cuda", ranks=ranks) as graph:
         with pytest.raises(DeadlineExceededError):
             graph.sssp(0, "w", delta=0, deadline=0.2)
         assert graph.sssp(0, "w").depth == n - 1
 
 
-@pytest.mark.skipif(GPUS < 2, reason="2 GPUs wanted")
-def test_several_gpus_are_refused(mapped: distributed.Client) -> None:
-    options: dict[str, Any] = {"client": mapped, "backend": "cuda", "ranks": 2}
+@pytest.mark.parametrize("ranks", [needs(2), needs(4)])
+def test_large_graphs_on_several_gpus(mapped: distributed.Client, ranks: int) -> None:
+    """Piles that are bitmaps, rows that are cut, and zero weights: distances are those of one GPU, and parents a tree."""
+    n, m = 300_000, 3_000_000
+    generator = np.random.default_rng(3)
+    src, dst = generator.integers(0, n, m) ** 2 // n, generator.integers(0, n, m)
+    columns = {"w": generator.integers(0, 200, m), "x": generator.exponential(1, m), "zero": np.zeros(m, np.int64)}
+    rows = pa.table({"source": src, "target": dst} | columns)
+    options: dict[str, Any] = {"edge_columns": [*columns], "client": mapped, "backend": "cuda"}
+    with dbfs.load(rows, ranks=1, **options) as one, dbfs.load(rows, ranks=ranks, **options) as several:
+        for column in columns:
+            want = one.sssp(int(src[0]), column).distances()
+            for _ in range(3):
+                found = several.sssp(int(src[0]), column, predecessors=True)
+                np.testing.assert_array_equal(found.distances(), want)
+                found.validate()
+        hops = one.bfs(int(src[0])).distances()
+        np.testing.assert_array_equal(several.bfs(int(src[0])).distances(), hops)
+        np.testing.assert_array_equal(
+            several.sssp(int(src[0]), "w").distances(), one.sssp(int(src[0]), "w").distances()
+        )
+
+
+def test_ranks_that_share_a_gpu_are_refused(sharing: distributed.Client) -> None:
     with (
-        dbfs.load(table("int64")[0], edge_columns=["w"], **options) as graph,
-        pytest.raises(InvalidOptionError, match="on one GPU that has the whole graph"),
+        dbfs.load(table("int64")[0], edge_columns=["w"], client=sharing, backend="cuda", ranks=2) as graph,
+        pytest.raises(InvalidOptionError, match="GPUs of one host that map each other's memory"),
     ):
         graph.sssp(0, "w")

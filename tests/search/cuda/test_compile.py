@@ -27,7 +27,7 @@ from dbfs_workers.features.lab.kernels.sources import lab_source
 from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.living.kernels.sources import MERGING, REPAIR
 from dbfs_workers.features.validation.kernels.sources import VALIDATION
-from dbfs_workers.features.weights.kernels.sources import NEAR_FAR
+from dbfs_workers.features.weights.kernels.sources import ALONE, GANG
 from dbfs_workers.search.cuda import layout, module
 from dbfs_workers.search.cuda import source as source_module
 from dbfs_workers.search.cuda.backend import KERNELS as BACKEND_KERNELS
@@ -75,7 +75,7 @@ SMALL_KERNELS = {
     MERGING: {f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")},
     VALIDATION: {"dbfs_check_edges", "dbfs_pack_labels"},
     REPAIR: {"dbfs_repair"},
-    NEAR_FAR: {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")},
+    **dict.fromkeys((ALONE, GANG), {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")}),
     BY_VERTEX: {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
     lab_source("expand_contract"): {"dbfs_lab_expand_contract"},
     lab_source("contract_expand"): {"dbfs_lab_contract_expand"},

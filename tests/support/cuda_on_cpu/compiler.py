@@ -72,10 +72,11 @@ def compiled(*files: str, made: Mapping[str, str] | None = None, options: tuple[
 
 
 @cache
-def emulated(name: str, *blank: str) -> ctypes.PyDLL:
+def emulated(name: str, *blank: str, options: tuple[str, ...] = ()) -> ctypes.PyDLL:
     """Return a program of this folder, loaded; ``blank`` names headers that are left empty.
 
+    ``options`` are those of ``compiled``.
     With the interpreter locked: the emulator runs one grid at a time.
     """
     made = {words.HEADER_NAME: for_cpu(words.HEADER), **dict.fromkeys(blank, "")}
-    return ctypes.PyDLL(str(compiled(f"{name}.cpp", made=made)))
+    return ctypes.PyDLL(str(compiled(f"{name}.cpp", made=made, options=options)))

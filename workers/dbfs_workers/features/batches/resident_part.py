@@ -30,26 +30,20 @@ _SHARE: Final = 1 / 4
 _BARRIER_ENTRIES: Final = 2**11
 
 
-class ResidentBatches(MemberPart):
-    """The batches of a member: see ``MemberPart``.
+class MappingPart(MemberPart):
+    """A part whose ranks cross on the host, and map memory of each other's GPUs.
 
     Attributes:
-        barrier: this rank's end of the barrier; None before the first batch of a rank alone.
-        levels: what has run the levels of the last batch; None after its memory was freed.
+        barrier: this rank's end of the barrier; None before the first run of a rank alone.
     """
-
-    purpose = Batch
 
     def __init__(self, runner: ResidentRunner) -> None:
         self._runner = runner
         self.barrier: SharedMemoryExchange | None = None
-        self.levels: BatchLevels | None = None
         # What peers map.
         self._memory = MappedMemory()
         # The run whose aborts reach the barrier, guarded by the runner's lock.
         self._watch: Watch | None = None
-        # The end of the batch under way.
-        self._deadline = 0.0
 
     def make(self, partition: Partition) -> None:
         if partition.stripe.p > 1:
@@ -61,7 +55,6 @@ class ResidentBatches(MemberPart):
         return None if self.barrier is None else self.barrier.offer()
 
     def connect(self, offers: Sequence[Any]) -> None:
-        self.levels = None
         self._memory.free()
         if self.barrier is not None:
             self.barrier.connect(offers)
@@ -69,13 +62,46 @@ class ResidentBatches(MemberPart):
     def disconnect(self) -> None:
         self._memory.unmap()
 
-    def progress(self, number: int) -> RankProgress | None:
-        watch = self._watch
-        return None if watch is None or watch.number != number else watch.progress()
-
     def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         if self.barrier is not None and self._watch is not None and self._watch.number == number:
             self.barrier.abort(number, cause, message, rank)
+
+    def free(self) -> None:
+        self._memory.unmap()
+        self._memory.free()
+        if self.barrier is not None:
+            self.barrier.close()
+
+    def _watch_run(self, number: int) -> Watch:
+        """Let aborts of the run reach the barrier from now on."""
+        with self._runner.lock:
+            self._runner.raise_if_stopped(number, f"rank {self._runner.member.rank}, before its first level")
+            self._watch = Watch(number)
+        return self._watch
+
+
+class ResidentBatches(MappingPart):
+    """The batches of a member: see ``MemberPart``.
+
+    Attributes:
+        levels: what has run the levels of the last batch; None after its memory was freed.
+    """
+
+    purpose = Batch
+
+    def __init__(self, runner: ResidentRunner) -> None:
+        super().__init__(runner)
+        self.levels: BatchLevels | None = None
+        # The end of the batch under way.
+        self._deadline = 0.0
+
+    def connect(self, offers: Sequence[Any]) -> None:
+        self.levels = None
+        super().connect(offers)
+
+    def progress(self, number: int) -> RankProgress | None:
+        watch = self._watch
+        return None if watch is None or watch.number != number else watch.progress()
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         from dbfs_workers.search.levels.loop import traverse
@@ -115,17 +141,7 @@ class ResidentBatches(MemberPart):
 
     def free(self) -> None:
         self.levels = None
-        self._memory.unmap()
-        self._memory.free()
-        if self.barrier is not None:
-            self.barrier.close()
-
-    def _watch_run(self, number: int) -> Watch:
-        """Let aborts of the run reach the barrier from now on."""
-        with self._runner.lock:
-            self._runner.raise_if_stopped(number, f"rank {self._runner.member.rank}, before its first level")
-            self._watch = Watch(number)
-        return self._watch
+        super().free()
 
     def _stays(self, levels: "BatchLevels", partition: Partition, specs: RunSpec) -> bool:
         """Return whether all ranks keep the memory without asking: they ask each other before a run's first burst."""

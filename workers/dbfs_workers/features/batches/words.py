@@ -197,7 +197,11 @@ class MappedMemory:
     def of_peer(self, peer: int, place: int) -> Any:
         """Return the array that a peer allocated as its ``place``-th, from 0 on."""
         own = self._own[place]
-        return device_memory.array_at(self._opened[peer][place], own.size, own.dtype, self)
+        return device_memory.array_at(self.address(peer, place), own.size, own.dtype, self)
+
+    def address(self, rank: int, place: int) -> int:
+        """Return where this rank reaches that array of a rank, which may be its own."""
+        return self._opened[rank][place] if rank in self._opened else device_memory.address(self._own[place])
 
     def unmap(self) -> None:
         """Unmap the peers' arrays."""

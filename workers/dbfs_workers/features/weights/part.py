@@ -89,19 +89,19 @@ def weights_part(member: Member, partition: Any) -> "LoopWeights | ResidentWeigh
     """Return a member's part for runs by weight.
 
     Raises:
-        InvalidOptionError: the member is one of several on GPUs, or its edges do not lie in stripes.
+        InvalidOptionError: the member is one of several on GPUs that do not map each other's memory, or its edges do
+            not lie in stripes.
     """
     part: Any = next((part for part in member.parts if part.purpose is Weighted), None)
-    loops = isinstance(part, LoopWeights) and part._runner.backend == "cpu"
-    if not loops and (part is None or isinstance(part, LoopWeights) or partition.stripe.p > 1):
-        raise InvalidOptionError(
-            "shortest paths by weight run on CPUs, or on one GPU that has the whole graph; load the graph with "
-            'backend="cpu" or ranks=1'
-        )
     if not isinstance(partition, Partition):
         raise InvalidOptionError(
             f"shortest paths by weight need edges in stripes, not a {type(partition).__name__}; load the graph with "
             'layout="1d"'
+        )
+    if part is None or (isinstance(part, LoopWeights) and part._runner.backend != "cpu"):
+        raise InvalidOptionError(
+            "shortest paths by weight run on CPUs, on one GPU, or on GPUs of one host that map each other's memory "
+            '(dbfs.exchange: cuda_ipc); load the graph with backend="cpu" or ranks=1'
         )
     found: LoopWeights | ResidentWeights = part
     return found

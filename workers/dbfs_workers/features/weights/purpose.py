@@ -22,6 +22,9 @@ _ROW_BYTES: Final = 3 * 4
 _GPU_BYTES: Final = 2 * 8 + 1
 """Bytes of a row on a GPU: a key, the one that was relaxed last, and three bitmaps."""
 
+_MAPPED_BYTES: Final = 8 + 4 + 1
+"""Bytes of one of several GPUs for each id of the graph: a key, a parent, and two bitmaps."""
+
 _LIMIT_BYTES: Final = 2 * 8
 """Bytes of a row for the time in which limits are made of floats, once two searches have met."""
 
@@ -50,7 +53,7 @@ class Weighted(Purpose):
         if self.path:
             searches = 2 * searches + _LIMIT_BYTES * rows
         if specs.options.backend == "cuda":
-            searches = _GPU_BYTES * rows
+            searches = _GPU_BYTES * rows + _MAPPED_BYTES * (ranks * rows if ranks > 1 else 0)
         return RunBytes(
             searches + traversals * _LABEL_BYTES * rows,
             f"the distances of {traversals:,} traversals by {self.column!r}",

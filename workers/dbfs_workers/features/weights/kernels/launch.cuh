@@ -32,8 +32,16 @@ struct Weights {
   u32 target_count;
   u32 room;  // rows that a list has room for
   u32 few;   // most rows of a round that the first block makes alone
+  // Of several ranks: see gang.cuh.
+  i64 shifts[kMaxRanks];  // bytes from a place in this rank's window to the same one in a rank's
+  u64* flags;
+  u32* sent[2];       // ids that are sent to peers in even and in odd rounds, as lists
+  u32* sent_bits[2];  // as bitmaps of all ids
+  u32 rank, ranks;
+  u32 epoch;  // barriers of all ranks that former launches passed
+  u32 all_targets;
 };
-static_assert(sizeof(Weights) == 25 * 8 + 4 * 4, "the fields of on_gpu.py");
+static_assert(sizeof(Weights) == 38 * 8 + 8 * 4, "the fields of on_gpu.py");
 
 // Words of `control`, each on a line of its own. Those of rounds and of buckets take turns by four.
 enum {
@@ -52,13 +60,21 @@ enum {
   kOutcome = 26,
   kSetup = 27,  // nanoseconds until the first round
   kWhole = 28,  // nanoseconds
-  kOrphans = 29,
-  kPlace = 30,  // round, bucket and bound behind rounds of one block
-  kWords = 33,
+  kPlace = 30,  // round, bucket, bound and epoch behind rounds of one block
+  kOrphans = 34,
+  kSentTails = 38,
+  kArrivals = 42,  // blocks at barriers of all ranks
+  kGaveUp = 43,    // the code for a stop
+  kEpoch = 44,
+  kWords = 45,
 };
 constexpr u32 kLine = 16;
 
 enum { kDone = 1, kAborted = 2, kLate = 3 };
+
+// What is true of a rank before a round: it has work, and too much of it for one block; the same of its far pile; a
+// target's distance is not final.
+enum { kBusy = 1, kManyNear = 2, kManyFar = 4, kLacks = 8 };
 
 constexpr u64 kNone = 0x7fffffffffffffffull;
 constexpr u64 kPastSum = kNone - 1;      // the key of an integer distance that int64 does not hold
@@ -68,9 +84,9 @@ constexpr u32 kTiles = 4;                // rows of the far pile in flight per l
 constexpr u64 kLookNs = 200000;          // the host's flag is looked at this often
 constexpr u64 kGraceNs = 5000000000ull;  // a barrier is left so long after the limit
 
-// Types of distances, whose order is that of their keys; kUnroll edges are in flight per lane.
+// Types of distances, whose order is that of their keys; kUnroll edges are in flight per lane, as registers allow.
 struct Whole32 {
-  static constexpr u32 kUnroll = 4;
+  static constexpr u32 kUnroll = kGang ? 2 : 4;
   typedef u32 Key;
   typedef u32 Weight;
   static __device__ __forceinline__ Key add(Key key, Weight weight) { return key + weight; }
@@ -92,7 +108,7 @@ struct Whole64 {
 };
 
 struct Single {
-  static constexpr u32 kUnroll = 4;
+  static constexpr u32 kUnroll = kGang ? 2 : 4;
   typedef u32 Key;
   typedef float Weight;
   static __device__ __forceinline__ Key add(Key key, Weight weight) {
@@ -122,6 +138,10 @@ struct Shared {
   u64 least;            // the least key that the block has put there since
   u32 near, pieces;     // entries of the round
   u32 far;              // rows of the far pile's list
+  u32 state;            // kBusy and others, of all ranks
+  u32 epoch;            // barriers of all ranks so far
+  i64 shifts[kMaxRanks];
+  u32 sent[kMaxRanks];  // entries of the ranks' lists; `room` or more for one that is only a bitmap
   u32 counts[2];        // of the tile that the block puts into lists: see next_bucket
   u64 firsts[2];
   u64 edges, taken;     // counts of the block
@@ -136,8 +156,8 @@ struct Thread {
   Key nearest;  // the least key that the thread has put into the far pile since the last look
   u32 round, bucket;
   bool alone;  // whether the first block makes the round alone
-  // Whether the lists of the far pile and of the next near pile have room; the same for all lanes of a warp.
-  bool far_listed, near_listed;
+  // Whether the lists of the far pile, the next near pile and the sent ids have room; the same for all lanes of a warp.
+  bool far_listed, near_listed, sent_listed;
 
   // The warp and the block among those that make the round, and their numbers.
   __device__ __forceinline__ u32 warp() const { return alone ? warp_in_block() : warp_in_grid(); }
@@ -151,13 +171,21 @@ __device__ __forceinline__ u64* word(const Weights& a, u32 slot) { return a.cont
 __device__ __forceinline__ u64* word(const Weights& a, u32 slot, u32 turn) { return word(a, slot + (turn & 3)); }
 
 __device__ __forceinline__ u32 load_key(const u32* place) { return load_shared_by_gang(place); }
-__device__ __forceinline__ u64 load_key(const u64* place) { return load_relaxed(place); }
+__device__ __forceinline__ u64 load_key(const u64* place) {
+  return kGang ? load_relaxed_sys(place) : load_relaxed(place);
+}
 
 // Tell the others the least key that the block has put into the far pile, by its first thread.
 template <class Key>
 __device__ __forceinline__ void tell_least(const Weights& a, const Thread<Key>& t, Shared& s) {
   if (s.least != kNone) atomicMin(word(a, kNearest, t.bucket), s.least);
   s.least = kNone;
+}
+
+// What is true of a rank with a near pile of so many entries and pieces, and so many far ones.
+__device__ __forceinline__ u32 state_of(const Weights& a, u64 near, u64 pieces, u64 far, u64 orphans) {
+  return (near || pieces || orphans ? kBusy : 0) | (pieces || near > a.few ? kManyNear : 0) |
+         (!a.few || far > kFewFar || far >= a.room ? kManyFar : 0);
 }
 
 // Read the sizes of the round and of the bucket, by the first thread of a block.
@@ -169,6 +197,7 @@ __device__ __forceinline__ void read_sizes(const Weights& a, const Thread<Key>& 
   s.near = (u32)near;
   s.pieces = (u32)pieces;
   s.far = (u32)far;
+  s.state = state_of(a, near, pieces, far, load_relaxed(word(a, kOrphans, t.round)));
   s.counts[0] = s.counts[1] = 0;
 }
 
@@ -188,7 +217,9 @@ __device__ __forceinline__ u32 pass_grid(const Weights& a, const Thread<Key>& t,
     u32 spins = 0;
     bool lost = false;
     while ((u32)(now = load_relaxed(here)) != goal && !lost) {
-      if ((++spins & 1023) == 0) lost = now_ns() - s.started > a.limit_ns + kGraceNs;
+      if ((++spins & 1023) == 0) {
+        lost = now_ns() - s.started > a.limit_ns + kGraceNs || (kGang && blockIdx.x && load_relaxed(word(a, kGaveUp)));
+      }
     }
     __threadfence();
     s.answer = lost || (now >> 32 & 0xffff) ? kLate : now >> 48 ? kAborted : 0;

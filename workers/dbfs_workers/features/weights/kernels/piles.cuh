@@ -8,13 +8,31 @@
 
 namespace dbfs {
 
-// Relaxes edges of rows, each lane having the key of its row. Rows whose distance falls come into their piles.
+// Put rows, `count` of them in the warp, into the far pile, whose bitmap has them.
+template <u32 kCount, class Key>
+__device__ __forceinline__ void put_far(const Weights& a, Thread<Key>& t, const u32 (&row)[kCount],
+                                        const u32 (&which)[kCount]) {
+  put_listed(a, t.far_listed, kFarTails, t.bucket, a.lists[t.bucket & 1], row, which);
+}
+
+// Note that a row of a lane, or none, is far; true if the far pile lacks it.
+template <class Key>
+__device__ __forceinline__ bool claim_far(const Weights& a, Thread<Key>& t, Shared& s, u32 row, Key key, bool is_far) {
+  // Of several ranks the block notes the least key at once, since registers are scarce.
+  if (kGang && is_far && key < *(volatile u64*)&s.least) atomicMin(&s.least, (u64)key);
+  if (!kGang && is_far && key < t.nearest) t.nearest = key;
+  return is_far && !has_bit(load_shared_by_gang(&a.far[row >> 5]), row) && claim(a.far, row);
+}
+
+// Relaxes edges of rows, each lane having the key of its row. Rows whose distance falls come into their piles. So do ids of
+// peers' rows whose distance falls below the least one that this rank has sent.
 template <class Op>
 struct Relax {
   typedef typename Op::Key Key;
   static constexpr u32 kUnroll = Op::kUnroll;
   const Weights& a;
   Thread<Key>& t;
+  Shared& s;
   Key distance;
 
   // Each step is made for all edges before the next one, so that a lane waits for its loads together.
@@ -31,39 +49,58 @@ struct Relax {
       key[i] = Op::add(key[i], __ldg((const typename Op::Weight*)a.weights + place[i]));
     }
 #pragma unroll
-    for (u32 i = 0; i < kUnroll; ++i) nearer[i] = place[i] >= 0 && key[i] < load_key((const Key*)a.keys + row[i]);
+    for (u32 i = 0; i < kUnroll; ++i) nearer[i] = place[i] >= 0 && key[i] < load_key(value_of(a, (Key*)a.keys, row[i]));
     bool any = false;
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) any |= nearer[i];
     if (!__any_sync(kAll, any)) return;
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) {
-      if (nearer[i]) nearer[i] = key[i] < atomicMin((Key*)a.keys + row[i], key[i]);
+      if (nearer[i]) nearer[i] = key[i] < atomicMin(value_of(a, (Key*)a.keys, row[i]), key[i]);
+    }
+    if (kGang) {
+      u32 sent[kUnroll];
+#pragma unroll
+      for (u32 i = 0; i < kUnroll; ++i) {
+        const bool sends = nearer[i] && !is_own(a, row[i]);
+        sent[i] = __ballot_sync(kAll, sends && claim(a.sent_bits[(t.round + 1) & 1], row[i]));
+        nearer[i] = nearer[i] && !sends;
+      }
+      put_sent(a, t, row, sent);
     }
     u32 near[kUnroll], far[kUnroll];
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) {
+      row[i] = row_of(a, row[i]);
       const bool is_far = nearer[i] && key[i] > t.bound;
-      if (is_far && key[i] < t.nearest) t.nearest = key[i];
       near[i] = nearer[i] && !is_far && claim(a.near[(t.round + 1) & 1], row[i]);
-      far[i] = is_far && !has_bit(load_shared_by_gang(&a.far[row[i] >> 5]), row[i]) && claim(a.far, row[i]);
+      far[i] = claim_far(a, t, s, row[i], key[i], is_far);
     }
-    u32 nears = 0, fars = 0;
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) {
       near[i] = __ballot_sync(kAll, near[i]);
       far[i] = __ballot_sync(kAll, far[i]);
-      nears += __popc(near[i]);
-      fars += __popc(far[i]);
     }
-    put_near(a, t, nears, row, near);
-    if (fars && t.far_listed) {
-      const u64 first = reserve(a, kFarTails, t.bucket, fars);
-      put(first, a.lists[t.bucket & 1], a.room, row, far);
-      t.far_listed = first + fars < a.room;
-    }
+    put_near(a, t, row, near);
+    put_far(a, t, row, far);
   }
 };
+
+// Take the key that a peer has sent for a row of a lane. Return whether the row is near for that.
+template <class Key>
+__device__ __forceinline__ bool contract(const Weights& a, Thread<Key>& t, Shared& s, u32 row, bool has,
+                                         u32 from) {
+  Key* const own = (Key*)a.keys + row;
+  Key key = 0;
+  if (has) {
+    key = load_key(of_peer(s, own, from));
+    has = key < load_key(own) && key < atomicMin(own, key);
+  }
+  const bool is_far = has && key > t.bound;
+  const u32 rows[1] = {row}, far[1] = {__ballot_sync(kAll, claim_far(a, t, s, row, key, is_far))};
+  put_far(a, t, rows, far);
+  return has && !is_far;
+}
 
 // Note the least key of a warp's that went into the far pile.
 template <class Key>
@@ -82,11 +119,12 @@ __device__ void relax(const Weights& a, Thread<typename Op::Key>& t, Shared& s) 
   const Key* keys = (const Key*)a.keys;
   t.nearest = ~(Key)0;
   t.far_listed = s.far < a.room;
-  t.near_listed = true;
-  walk_pieces(a, t, s, [&](u32 row) { return Relax<Op>{a, t, load_key(&keys[row])}; });
-  take_near(a, t, s, [&](u32 row, bool has) {
+  t.near_listed = t.sent_listed = true;
+  walk_pieces(a, t, s, [&](u32 row) { return Relax<Op>{a, t, s, load_key(&keys[row])}; });
+  take_near(a, t, s, [&](u32 row, bool has, u32 from) {
+    if (kGang && from != a.rank) has = contract(a, t, s, row, has, from);
     Range edges = {0, 0};
-    Relax<Op> visit = {a, t, 0};
+    Relax<Op> visit = {a, t, s, 0};
     if (has) {
       const Range all = edges_of(a, row);
       Key* const relaxed = (Key*)a.relaxed + row;

@@ -5,5 +5,11 @@ from typing import Final
 from dbfs_workers.search.cuda.kernels.sources import with_types
 from dbfs_workers.search.cuda.source import Source
 
-NEAR_FAR: Final = with_types("features/weights/kernels/near_far.cu")
-SOURCES: Final[tuple[Source, ...]] = (NEAR_FAR,)
+_NEAR_FAR: Final = "features/weights/kernels/near_far.cu"
+ALONE: Final = with_types(_NEAR_FAR, gang=False)
+"""Of one rank."""
+
+GANG: Final = with_types(_NEAR_FAR)
+"""Of several ranks."""
+
+SOURCES: Final[tuple[Source, ...]] = (ALONE, GANG)

@@ -1,8 +1,13 @@
 // The walk over edges, and the lists that rows are put into.
 #pragma once
-#include "features/weights/kernels/launch.cuh"
+#include "features/weights/kernels/gang.cuh"
 
 namespace dbfs {
+
+// Nothing is queued for a round yet.
+__device__ __forceinline__ void clear_tails(const Weights& a, u32 round) {
+  *word(a, kNearTails, round) = *word(a, kPieceTails, round) = *word(a, kSentTails, round) = *word(a, kOrphans, round) = 0;
+}
 
 struct Range {
   i64 begin, end;
@@ -31,32 +36,73 @@ __device__ __forceinline__ void put(u64 first, u32* list, u32 room, const u32 (&
   }
 }
 
-// Put rows, `count` of them in the warp, into the next near pile, whose bitmap has them. A full list is not counted
-// any further: all warps would wait for one word.
-template <u32 kCount, class Key>
-__device__ __forceinline__ void put_near(const Weights& a, Thread<Key>& t, u32 count, const u32 (&row)[kCount],
-                                         const u32 (&which)[kCount]) {
-  if (!count || !t.near_listed) return;
-  const u64 first = reserve(a, kNearTails, t.round + 1, count);
-  put(first, a.queues[(t.round + 1) & 1], a.room, row, which);
-  t.near_listed = first + count < a.room;
+// Put rows that lanes have marked in a pile's bitmap, `which` by the lanes of each, into the pile's list while that has
+// room. A full list is not counted any further: all warps would wait for one word.
+template <u32 kCount>
+__device__ __forceinline__ void put_listed(const Weights& a, bool& listed, u32 slot, u32 turn, u32* list,
+                                           const u32 (&row)[kCount], const u32 (&which)[kCount]) {
+  u32 count = 0;
+#pragma unroll
+  for (u32 i = 0; i < kCount; ++i) count += __popc(which[i]);
+  if (!count || !listed) return;
+  const u64 first = reserve(a, slot, turn, count);
+  put(first, list, a.room, row, which);
+  listed = first + count < a.room;
 }
 
-// Call `take(row, has)` for the rows of the near pile, a row for each lane. The pile's bitmap is cleared.
+// Put rows into the next near pile, whose bitmap has them.
+template <u32 kCount, class Key>
+__device__ __forceinline__ void put_near(const Weights& a, Thread<Key>& t, const u32 (&row)[kCount],
+                                         const u32 (&which)[kCount]) {
+  put_listed(a, t.near_listed, kNearTails, t.round + 1, a.queues[(t.round + 1) & 1], row, which);
+}
+
+// Put peers' ids among those that this round sends, whose bitmap has them.
+template <u32 kCount, class Key>
+__device__ __forceinline__ void put_sent(const Weights& a, Thread<Key>& t, const u32 (&id)[kCount],
+                                         const u32 (&which)[kCount]) {
+  put_listed(a, t.sent_listed, kSentTails, t.round + 1, a.sent[(t.round + 1) & 1], id, which);
+}
+
+// A rank's pile of rows for a round: the near pile of this one's, or what a peer has sent, as a list of ids and as a bitmap
+// of this rank's rows. Its places are computed at each use, since the walk needs the registers.
+template <class Key>
+struct Pile {
+  const Weights& a;
+  const Thread<Key>& t;
+  const Shared& s;
+  u32 from;
+
+  __device__ __forceinline__ bool is_own() const { return !kGang || from == a.rank; }
+  __device__ __forceinline__ u32 count() const { return is_own() ? s.near : s.sent[from]; }
+  __device__ __forceinline__ u32* bits() const {
+    return is_own() ? a.near[t.round & 1] : of_peer(s, a.sent_bits[t.round & 1] + first_id(a) / kLanes, from);
+  }
+  // The row of an entry of the list; of those that are sent to others none.
+  __device__ __forceinline__ u32 row(u32 at) const {
+    return is_own() ? load_shared_by_gang(&a.queues[t.round & 1][at])
+                    : load_shared_by_gang(of_peer(s, a.sent[t.round & 1] + at, from)) - first_id(a);
+  }
+};
+
+// Call `take(row, has)` for the rows of a pile, a row for each lane. The bitmap is cleared.
 template <class Key, class Take>
-__device__ __forceinline__ void take_near(const Weights& a, const Thread<Key>& t, const Shared& s, Take take) {
-  u32* const bits = a.near[t.round & 1];
-  if (s.near < a.room) {
+__device__ __forceinline__ void take_pile(const Weights& a, const Thread<Key>& t, const Pile<Key>& pile, Take take) {
+  const u32 count = pile.count();
+  if (!count) return;
+  if (count < a.room) {
     // A short pile is spread over all warps.
-    const u32 share = (s.near + t.warps() - 1) / t.warps(), rows = share < kLanes ? share : kLanes;
-    for (u32 first = t.warp() * rows; first < s.near; first += t.warps() * rows) {
+    const u32 share = (count + t.warps() - 1) / t.warps(), rows = share < kLanes ? share : kLanes;
+    for (u32 first = t.warp() * rows; first < pile.count(); first += t.warps() * rows) {
       const u32 at = first + lane_id();
-      const bool has = lane_id() < rows && at < s.near;
+      bool has = lane_id() < rows && at < pile.count();
       u32 row = 0;
       if (has) {
-        row = load_shared_by_gang(&a.queues[t.round & 1][at]);
-        atomicAnd(&bits[row >> 5], ~bit_of(row));
+        row = pile.row(at);
+        has = !kGang || row < a.rows;
       }
+      // All of the word's rows are in the list.
+      if (has) pile.bits()[row >> 5] = 0;
       take(row, has);
     }
     return;
@@ -65,14 +111,25 @@ __device__ __forceinline__ void take_near(const Weights& a, const Thread<Key>& t
   for (u32 first = t.warp() * kLanes; first < a.rows / kLanes; first += t.warps() * kLanes) {
     const u32 at = first + lane_id();
     u32 own = 0;
-    if (at < a.rows / kLanes) own = load_shared_by_gang(&bits[at]);
-    if (own) bits[at] = 0;
+    if (at < a.rows / kLanes) own = load_shared_by_gang(&pile.bits()[at]);
+    if (own) pile.bits()[at] = 0;
     for (u32 rest = __ballot_sync(kAll, own != 0); rest; rest &= rest - 1) {
       const u32 from = __ffs(rest) - 1;
       const u32 word = __shfl_sync(kAll, own, from);
       take((first + from) * kLanes + lane_id(), word >> lane_id() & 1);
     }
   }
+}
+
+// Call `take(row, has, from)` for the rows of the near pile, and for those that peers have sent in the round before. A rank
+// begins with its own.
+template <class Key, class Take>
+__device__ __forceinline__ void take_near(const Weights& a, const Thread<Key>& t, const Shared& s, Take take) {
+  u32 from = kGang ? a.rank : 0;
+  do {
+    take_pile(a, t, Pile<Key>{a, t, s, from}, [&](u32 row, bool has) { take(row, has, from); });
+    from = kGang && from + 1 < a.ranks ? from + 1 : 0;
+  } while (kGang && from != a.rank);
 }
 
 // Call `visit(from, place)` for the edges of rows, a row for each lane: the lane that has the row and the place of the

@@ -43,12 +43,12 @@ class Variant:
         return Source("search/cuda/kernels/resident/resident.cu", self.defines, _LAYOUT)
 
 
-def with_types(path: str, *, first: bool = False) -> Source:
+def with_types(path: str, *, gang: bool = True, first: bool = False) -> Source:
     """Return a source that includes ``common/types.cuh``; ``first`` as of ``Source``.
 
-    That header needs values for the options of ``resident.cu``. No code of other sources depends on the values.
+    That header needs values for the options of ``resident.cu``. Code of other sources depends on ``gang`` at most.
     """
-    return Source(path, Variant(gang=True, predecessors=True).defines, _PHASES, first=first)
+    return Source(path, Variant(gang=gang, predecessors=True).defines, _PHASES, first=first)
 
 
 FACTS: Final = Source("search/cuda/kernels/resident/facts.cu", generated=_LAYOUT, first=True)
