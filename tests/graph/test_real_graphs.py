@@ -33,9 +33,9 @@ def test_real_graphs_have_the_expected_answers(client: distributed.Client, share
     with dbfs.load(shared_data / name, client=client) as graph:
         assert graph.n == expected["n"]
         assert graph.m - graph.duplicates == expected["distinct_directed_edges"]
-        for answer in expected["sources"]:
+        for number, answer in enumerate(expected["sources"]):
             # A level as Dask tasks takes tens of milliseconds: too long for the hundreds of a road network.
-            for engine in ("resident", "taskgraph") if answer["depth"] < 30 else ("resident",):
+            for engine in ("resident", "taskgraph") if number == 0 and answer["depth"] < 30 else ("resident",):
                 source = graph.id_of(answer["source"])
                 check(graph.bfs(source, engine=engine, predecessors=True, validate=True), answer)
 

@@ -25,6 +25,7 @@ LEVELS = 300
 LARGE = graphs.random(140_000, 300_000, 1)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("grid", [*SHAPES, *(pytest.param(g, marks=pytest.mark.full) for g in Grid.shapes(6))], ids=str)
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_labels_are_scipys(grid: Grid, directed: bool) -> None:
