@@ -110,14 +110,13 @@ def _made(
                 if before is not None:
                     version = before.version + (bool(root) and source.version != kept_of(before).root_version)
                 made = making.made(source, kept_of(graph.record), rule, follows=bool(root), version=version)
-            kept = making.taken_apart(made)
             view = replaced(
                 source,
                 graph_id=graph_id,
                 name=name,
                 named=named,
                 client=graph.gang.client.id,
-                partition_keys=kept[0],
+                partition_keys=made.parts[0],
                 input_edge_keys=(),
                 infos=made.infos,
                 created=time.time(),
@@ -127,7 +126,7 @@ def _made(
                 version=version,
                 updated=0,
                 log="",
-                beside=made.beside(graph.record, kept[1:]),
+                beside=made.beside(graph.record),
             )
             formed = service.call(AddGraph(view, limit.remaining))
         except BaseException as error:
@@ -205,6 +204,7 @@ class _MadeView:
 
     Attributes:
         keys: by rank, Dask keys of the ``Made``.
+        parts: by rank, those of the partitions, and of each of the data beside these.
         infos: the partitions' counts.
         facts: by rank, what the data beside the partitions say of themselves.
         has: whether edges, vertices and the rule have data there.
@@ -213,15 +213,16 @@ class _MadeView:
     """
 
     keys: tuple[Key, ...]
+    parts: Sequence[tuple[Key, ...]]
     infos: tuple[PartitionInfo, ...]
     facts: tuple[tuple[Any, ...], ...]
     has: tuple[bool, bool, bool]
     by_vertices: bool
     version: int
 
-    def beside(self, base: GraphRecord, keys: Sequence[tuple[Hashable, ...]]) -> KeptAttributes:
-        """Return what the record of a view of ``base`` says of the data with some keys, by kind."""
-        given = iter(keys)
+    def beside(self, base: GraphRecord) -> KeptAttributes:
+        """Return what the record of a view of ``base`` says of the data."""
+        given = iter(self.parts[1:])
         edges, vertices, rules = (next(given) if there else () for there in self.has)
         kept = replaced(
             kept_of(base),
@@ -275,41 +276,43 @@ class _Making:
         partitions = [Ref(key) for key in source.partition_keys]
         attributes: list[Ref | None] = [Ref(key) for key in kept.edge_keys] or [None] * p
         vertices: list[Ref | None] = [Ref(key) for key in kept.vertex_keys] or [None] * p
-        rules = self._rules(plan, before.rule_keys, own, source.version)
+        rules = self._rules(before.rule_keys, own)
         hosts = [host_of(address) for address in self._graph.gang.addresses]
         here = [hosts.count(host) for host in hosts]
         by_vertices = before.by_vertices or (own is not None and bool(own.vertices))
-        bits = self._bits(plan, source, vertices, rules) if by_vertices else [None] * p
+        bits = self._bits(source, vertices, rules) if by_vertices else [None] * p
         found = []
         for rank in range(p):
-            of_rank = (partitions[rank], attributes[rank], rules[rank], bits[rank], here[rank])
+            of_rank = (partitions[rank], attributes[rank], rules[rank], bits[rank], here[rank], source.version)
             found.append(plan.add(rank, self._key("passing", rank), tasks.passing, *of_rank))
-        counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]) for rank in range(p)]
-        passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in (*found, *rules)])
-        self._require_fit(source, max(map(sum, passed)))
+        counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]).key for rank in range(p)]
+        self._require_fit(source, max(self._gathered(plan, counts, [ref.key for ref in found])))
 
         plan, made = TaskGraph(), []
         for rank in range(p):
-            rule = rules[rank] if follows else None
-            of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank])
+            of_base = (partitions[rank], attributes[rank], vertices[rank], found[rank], follows)
             made.append(plan.add(rank, self._key("made", rank), tasks.made, *of_base, version, here[rank]))
         if source.layout is not None:
             made = self._with_degrees(plan, made, source.layout)
-        facts = [plan.add(rank, self._key("facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
-        infos, _ = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
-
-        plan, input_edges = TaskGraph(), _input_edges(source, infos)
-        made = [plan.add(rank, self._key("view", rank), tasks.counting, made[rank], input_edges) for rank in range(p)]
-        facts = [plan.add(rank, self._key("view-facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
-        infos, told = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
-        return _MadeView(
-            tuple(ref.key for ref in made),
-            infos,
-            told,
-            (bool(kept.edge_keys), bool(kept.vertex_keys), follows),
-            by_vertices,
-            source.version,
-        )
+        facts = [plan.add(rank, self._key("facts", rank), tasks.facts_of, made[rank]) for rank in range(p)]
+        read, m = source.infos[0].input_edges, sum(info.m_local for info in source.infos)
+        # Of edges that are both ways one way each was read, or both.
+        both = not source.directed and (bool(source.version) or read != m)
+        views = [plan.add(rank, self._key("view", rank), tasks.counting, made[rank], facts, both) for rank in range(p)]
+        has = (bool(kept.edge_keys), bool(kept.vertex_keys), follows)
+        parts = [
+            tuple(
+                plan.add(rank, self._key(f"part{place + 1}", rank), tasks.part_of, view, place).key
+                for rank, view in enumerate(views)
+            )
+            for place in range(-1, sum(has))
+        ]
+        keys = tuple(view.key for view in views)
+        held = [key for of_ranks in (keys, *parts) for key in of_ranks]
+        infos, told = zip(*self._gathered(plan, [ref.key for ref in facts], held), strict=True)
+        count = tasks.input_edges(infos, both)
+        infos = tuple(replaced(info, input_edges=count) for info in infos)
+        return _MadeView(keys, parts, infos, told, has, by_vertices, source.version)
 
     def _with_degrees(self, plan: TaskGraph, made: list[Ref], layout: Layout) -> list[Ref]:
         """Add the tasks that count the degrees of rows whose edges lie on several ranks; return the ranks' views."""
@@ -322,45 +325,33 @@ class _Making:
             whole.append(plan.add(rank, self._key("whole", rank), tasks.with_degrees, own, layout, degrees))
         return whole
 
-    def taken_apart(self, made: _MadeView) -> list[tuple[Hashable, ...]]:
-        """Return by rank the Dask keys of the partitions, and of each of the data beside these."""
-        plan, keys = TaskGraph(), list[tuple[Key, ...]]()
-        for place in range(-1, len(made.facts[0])):
-            of_ranks = [
-                plan.add(rank, self._key(f"part{place + 1}", rank), tasks.part_of, Ref(key), place).key
-                for rank, key in enumerate(made.keys)
-            ]
-            keys.append(tuple(of_ranks))
-        futures = self._graph.gang.submit(plan, [key for of_ranks in keys for key in of_ranks])
-        self.held.update(futures.values())
-        self._graph.gang.finish([*futures.values()], self._deadline, f"making {self._name}")
-        return [*keys]
-
-    def _rules(self, plan: TaskGraph, before: Sequence[Hashable], own: tasks.Rule | None, version: int) -> list[Ref]:
-        """Return by rank the rule: of before and the new one."""
-        gang, refs = self._graph.gang, list[Ref]()
-        for rank in range(gang.p):
-            rules = [Ref(before[rank])] if before else []
-            if own is not None:
+    def _rules(self, before: Sequence[Hashable], own: tasks.Rule | None) -> list[list[Any]]:
+        """Return by rank the rules: that of before and the new one."""
+        gang = self._graph.gang
+        rules: list[list[Any]] = [[Ref(key)] for key in before] or [[] for _ in gang.addresses]
+        for rank, of_rank in enumerate(rules):
+            if own is not None and own.among:
+                # The bits of all vertices go past the scheduler.
                 future = gang.send(rank, own, f"making {self._name}")
                 self.held.add(future)
-                rules.append(Ref(future.key))
-            refs.append(plan.add(rank, self._key("rule", rank), tasks.joined, rules, version))
-        return refs
+                of_rank.append(Ref(future.key))
+            elif own is not None:
+                of_rank.append(own)
+        return rules
 
     def _bits(
-        self, plan: TaskGraph, source: GraphRecord, vertices: Sequence[Ref | None], rules: Sequence[Ref]
+        self, source: GraphRecord, vertices: Sequence[Ref | None], rules: Sequence[list[Any]]
     ) -> list[Ref | None]:
         """Return by rank the bits of the vertices of which the conditions hold, which their owners compute."""
-        gang, n, p = self._graph.gang, source.stripe.n, self._graph.gang.p
+        gang, n, p, plan = self._graph.gang, source.stripe.n, self._graph.gang.p, TaskGraph()
         own = [
-            plan.add(rank, self._key("kept", rank), tasks.kept_vertices, vertices[rank], rules[rank], Ref(key))
+            plan.add(rank, self._key("kept", rank), tasks.kept_vertices, vertices[rank], rules[rank], Ref(key)).key
             for rank, key in enumerate(source.partition_keys)
         ]
         bits = np.zeros(n, bool)
-        for rank, packed in enumerate(self._gathered(plan, [ref.key for ref in own], [ref.key for ref in rules])):
+        for rank, packed in enumerate(self._gathered(plan, own, [])):
             of_rank = bits[rank::p]
-            of_rank[:] = np.unpackbits(packed, count=of_rank.size)
+            of_rank[:] = np.unpackbits(packed, count=of_rank.size, bitorder="little")
         future = gang.client.scatter(np.packbits(bits), workers=list(gang.addresses), broadcast=True, hash=False)
         self.held.add(future)
         return [Ref(future.key)] * p
@@ -381,7 +372,7 @@ class _Making:
         """
         infos, kept, stripe, layout = source.infos, kept_of(source), source.stripe, source.layout
         stored, twice = max(info.m_local for info in infos), infos[0].has_parents
-        needed = Estimate({}, {"filter": 8 * stored}, {})
+        needed = Estimate({}, {"places": 8 * edges}, {})
         if layout is not None:
             needed.partition.update(layout.partition_bytes(stripe, edges // (1 + twice), bottom_up=twice))
         elif source.backend == "cpu":
@@ -390,15 +381,6 @@ class _Making:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
         gang, what = self._graph.gang, f"{counted(edges, 'edge')} that pass"
         require_fit(gang, what, needed, self._name, room_makers=(make_room,))
-
-
-def _input_edges(source: GraphRecord, infos: Sequence[PartitionInfo]) -> int:
-    """Return the number of input edges of a view: those of which both directions, or one, pass."""
-    stored, loops = (sum(getattr(info, what) for info in infos) for what in ("m_local", "self_loops"))
-    read, m = source.infos[0].input_edges, sum(info.m_local for info in source.infos)
-    twice = not source.directed and (bool(source.version) or read != m)
-    found: int = (stored + loops) // 2 if twice else stored
-    return found
 
 
 def _require_filtered(record: GraphRecord) -> None:

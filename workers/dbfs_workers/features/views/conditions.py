@@ -29,16 +29,16 @@ class ArrowCondition:
         # On one thread, which keeps the order of the rows.
         return acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["passes"]
 
-    def passing(self, table: pa.Table) -> NDArray[np.bool]:
+    def passing(self, table: pa.Table) -> NDArray[np.uint8]:
         """See ``filters.Condition``."""
         import pyarrow as pa
 
         try:
-            passes = self.computed(table).fill_null(False)
+            # One array of the chunks begins with a byte.
+            passes = self.computed(table).combine_chunks().fill_null(False)
         except pa.ArrowException as error:
             raise EdgeInputError(f"the filter {self} can't be computed of every edge: {error}") from None
-        found: NDArray[np.bool] = passes.to_numpy().astype(bool, copy=False)
-        return found
+        return np.frombuffer(passes.buffers()[1], np.uint8, -(-len(passes) // 8))
 
     def __str__(self) -> str:
         return str(self.expression)
@@ -64,7 +64,7 @@ class PolarsCondition:
         frame = pl.DataFrame(pl.from_arrow(pa.table(columns)))
         return frame.select(self.expression.alias("passes"))["passes"]
 
-    def passing(self, table: pa.Table) -> NDArray[np.bool]:
+    def passing(self, table: pa.Table) -> NDArray[np.uint8]:
         """See ``filters.Condition``."""
         import polars as pl
 
@@ -73,8 +73,7 @@ class PolarsCondition:
         except pl.exceptions.PolarsError as error:
             raise EdgeInputError(f"the filter {self} can't be computed of every edge: {error}") from None
         # A literal has one row.
-        found: NDArray[np.bool] = np.broadcast_to(passes.to_numpy(), table.num_rows).copy()
-        return found
+        return np.packbits(np.broadcast_to(passes.to_numpy(), table.num_rows), bitorder="little")
 
     def __str__(self) -> str:
         return str(self.expression)

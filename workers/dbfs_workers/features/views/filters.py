@@ -6,7 +6,6 @@ passes; edges on a GPU are compacted there.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,7 @@ from dbfs_workers.search.partition.partition import (
     array_module,
     on_host,
 )
-from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +41,8 @@ T = TypeVar("T")
 # Edges that a thread takes at least, and threads at most.
 _THREAD_EDGES = 1 << 20
 _MOST_THREADS = 16
-# Rows of which conditions are computed at a time. Memory that is used again takes a third of the time of new memory.
+# Rows of which conditions are computed at a time, whole bytes of bits. Memory that is used again takes a third of the
+# time of new memory.
 _STEP = 1 << 20
 # Bytes of an edge that passes: its place and row, its column, and whether it repeats another.
 _PLACE_BYTES = 8 + 8 + 4 + 2
@@ -53,8 +53,9 @@ _END_BYTES = 4 * 8 + 3
 class Condition(Protocol):
     """A condition on the attributes of an edge, or of a vertex."""
 
-    def passing(self, table: pa.Table) -> NDArray[np.bool]:
-        """Return for each row whether the condition holds; a null does not.
+    def passing(self, table: pa.Table) -> NDArray[np.uint8]:
+        """Return by row whether the condition holds, as bits, the lowest first; a null does not. Bits past the last row
+        are any.
 
         Raises:
             EdgeInputError: the condition can't be computed of a value.
@@ -124,14 +125,16 @@ class Passing:
     """The edges of a rank that pass a filter.
 
     Attributes:
-        out: int64, ascending: their places among the partition's columns.
+        out: uint32, a bit for each of the partition's columns, the lowest first.
         into: the same of its in-edges; None if the partition has none.
         left_out: int64, ascending: positions of the vertices of the whole graph that the filter leaves out.
+        rule: the filter.
     """
 
-    out: NDArray[np.int64]
-    into: NDArray[np.int64] | None
+    out: NDArray[np.uint32]
+    into: NDArray[np.uint32] | None
     left_out: NDArray[np.int64]
+    rule: Rule
 
     def __sizeof__(self) -> int:
         return self.out.nbytes + (0 if self.into is None else self.into.nbytes) + self.left_out.nbytes
@@ -140,21 +143,23 @@ class Passing:
 def passing(
     edges: RankEdges,
     attributes: RankAttributes | None,
-    rule: Rule,
+    rules: list[Rule],
     kept: NDArray[np.uint8] | None,
     ranks_here: int = 1,
+    version: int = 0,
 ) -> Passing:
     """Find the edges of a rank that pass.
 
     Args:
         attributes: those of the rank's edges; None if there are none.
-        rule: what passes.
+        rules: what passes: what all of them keep.
         kept: packed bits of the vertices of which its conditions on vertices hold; None if it has none.
         ranks_here: ranks of the host, which share its cores.
+        version: see ``Rule``.
 
     Errors as for ``Condition.passing`` and ``RankAttributes.tables_of``.
     """
-    stripe = edges.stripe
+    stripe, rule = edges.stripe, joined(rules, version)
     left_out, present = edges.deleted, None
     bits_of = [each.kept(stripe.n) for each in rule.among]
     bits_of += [] if kept is None else [np.unpackbits(kept, count=stripe.n).astype(bool)]
@@ -164,21 +169,27 @@ def passing(
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
     tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(edges)
-    ways: list[NDArray[np.int64] | None] = []
+    ways: list[NDArray[np.uint32] | None] = []
     for lists, table in zip((edges.out_lists(), edges.in_lists()), tables, strict=True):
         if lists is None:
             ways.append(None)
             continue
         size = sum(each.columns.size for each in lists)
-        places = np.arange(size) if table is None else _evaluate(rule.edges, table, ranks_here)
+        words = np.full(-(-size // WORD_BITS), ~np.uint32(0))
+        bits = words.view(np.uint8)
+        if table is not None:
+            _evaluate(rule.edges, table, bits, ranks_here)
         if present is not None:
             with _there(edges, "filtering its edges", _END_BYTES * size):
                 between = np.concatenate([_between_present(each, stripe, present) for each in lists])
-            places = places[between[places]]
-        ways.append(places)
+            packed = np.packbits(between, bitorder="little")
+            bits[: packed.size] &= packed
+        if size % WORD_BITS:
+            words[-1] &= (1 << size % WORD_BITS) - 1
+        ways.append(words)
     out, into = ways
     assert out is not None
-    return Passing(out, into, left_out)
+    return Passing(out, into, left_out, rule)
 
 
 def _parts(places: NDArray[np.int64], lists: Sequence[OwnedRows]) -> list[NDArray[np.int64]]:
@@ -188,37 +199,47 @@ def _parts(places: NDArray[np.int64], lists: Sequence[OwnedRows]) -> list[NDArra
     return [part - first if first else part for part, first in zip(parts, firsts.tolist(), strict=True)]
 
 
-def kept_vertices(attributes: RankVertices, rule: Rule, partition: RankEdges) -> NDArray[np.uint8]:
-    """Return the packed bits of a rank's vertices of which all conditions hold. Errors as for ``Condition.passing``."""
+def kept_vertices(attributes: RankVertices, rules: list[Rule], partition: RankEdges) -> NDArray[np.uint8]:
+    """Return by vertex of a rank whether all conditions hold; bits and errors as of ``Condition.passing``."""
     owned = attributes.table.slice(0, partition.stripe.owned(partition.rank))
-    return np.packbits(np.logical_and.reduce([condition.passing(owned) for condition in rule.vertices]))
+    passes = [condition.passing(owned) for rule in rules for condition in rule.vertices]
+    found: NDArray[np.uint8] = np.bitwise_and.reduce(passes)
+    return found
 
 
-def count(found: Passing) -> tuple[int, int]:
-    """Return the numbers of edges and of in-edges that pass."""
-    return found.out.size, 0 if found.into is None else found.into.size
+def count(found: Passing) -> int:
+    """Return the number of edges that pass, in-edges included."""
+    return sum(_count(words) for words in (found.out, found.into) if words is not None)
+
+
+def _count(words: NDArray[np.uint32]) -> int:
+    return int(np.bitwise_count(words).sum())
 
 
 def made(
     partition: RankEdges,
     attributes: RankAttributes | None,
     vertices: RankVertices | None,
-    rule: Rule | None,
     found: Passing,
+    follows: bool,
     version: int = 0,
     ranks_here: int = 1,
 ) -> Made:
-    """Return a rank of a view with the data beside it: the attributes and the rule, where not None.
+    """Return a rank of a view with the data beside it: the attributes, where not None, and the rule if it follows.
 
     Args:
         partition, attributes, vertices: of the graph.
         found: the edges that pass.
+        follows: whether the view follows its graph.
         version: see ``Partition``; of the view.
         ranks_here: as of ``passing``.
     """
-    of_edges = None if attributes is None else _of_passing(attributes, partition, found, version, ranks_here)
-    beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
-    return Made(_partition(partition, found, version), beside)
+    out, into = (None if words is None else _places(words, ranks_here) for words in (found.out, found.into))
+    assert out is not None
+    of_edges = None if attributes is None else _of_passing(attributes, partition, out, into, version, ranks_here)
+    beside = (of_edges, vertices, found.rule if follows else None)
+    whole = _partition(partition, out, into, found.left_out, version)
+    return Made(whole, tuple(each for each in beside if each is not None))
 
 
 def part_of(whole: Made, place: int) -> Any:
@@ -226,9 +247,15 @@ def part_of(whole: Made, place: int) -> Any:
     return whole.partition if place < 0 else whole.beside[place]
 
 
-def counting(whole: Made, input_edges: int) -> Made:
-    """Return what was made with the number of the view's input edges, which all ranks together have."""
-    return Made(whole.partition.with_input_edges(input_edges), whole.beside)
+def input_edges(infos: Sequence[PartitionInfo], both: bool) -> int:
+    """Return the number of input edges of a view, given its ranks' counts and whether an edge is stored both ways."""
+    stored, loops = sum(info.m_local for info in infos), sum(info.self_loops for info in infos)
+    return (stored + loops) // 2 if both else stored
+
+
+def counting(whole: Made, facts: list[tuple[PartitionInfo, Any]], both: bool) -> Made:
+    """Return what was made with the number of the view's input edges, given the ``facts_of`` all ranks."""
+    return Made(whole.partition.with_input_edges(input_edges([info for info, _ in facts], both)), whole.beside)
 
 
 def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
@@ -248,8 +275,10 @@ def with_degrees(whole: Made, layout: Layout, found: list[NDArray[np.int64]]) ->
     return Made(layout.with_degrees(whole.partition, found), whole.beside)
 
 
-def _partition(edges: RankEdges, found: Passing, version: int) -> RankEdges:
-    """Return the edges that pass. Degrees over several ranks are those of before: see ``with_degrees``."""
+def _partition(
+    edges: RankEdges, out: NDArray[np.int64], into: NDArray[np.int64] | None, left_out: NDArray[np.int64], version: int
+) -> RankEdges:
+    """Return the edges at some places. Degrees over several ranks are those of before: see ``with_degrees``."""
     from dbfs_workers.search.partition.shared_rows import share
 
     def compacted(lists: list[OwnedRows], places: NDArray[np.int64]) -> list[tuple[Csr, int, int]]:
@@ -257,17 +286,22 @@ def _partition(edges: RankEdges, found: Passing, version: int) -> RankEdges:
         return [_compacted(each.csr, part, each.owner * edges.stripe.n_local) for each, part in parts]
 
     in_lists = edges.in_lists()
-    with _there(edges, "compacting its edges", _PLACE_BYTES * found.out.size):
-        out, loops_of, repeats_of = zip(*compacted(edges.out_lists(), found.out), strict=True)
-        into = None if in_lists is None or found.into is None else [csr for csr, *_ in compacted(in_lists, found.into)]
+    with _there(edges, "compacting its edges", _PLACE_BYTES * out.size):
+        kept, loops_of, repeats_of = zip(*compacted(edges.out_lists(), out), strict=True)
+        in_kept = None if in_lists is None or into is None else [csr for csr, *_ in compacted(in_lists, into)]
         loops, repeats = sum(loops_of), sum(repeats_of)
     facts = {"self_loops": loops, "duplicates": repeats, "version": version}
-    view = edges.with_lists(out, into, deleted=found.left_out, **facts)
+    view = edges.with_lists(kept, in_kept, deleted=left_out, **facts)
     return share(view) if isinstance(view, Partition) and isinstance(view.columns, np.ndarray) else view
 
 
 def _of_passing(
-    attributes: RankAttributes, partition: RankEdges, found: Passing, version: int, ranks_here: int
+    attributes: RankAttributes,
+    partition: RankEdges,
+    out: NDArray[np.int64],
+    into: NDArray[np.int64] | None,
+    version: int,
+    ranks_here: int,
 ) -> RankAttributes:
     import pyarrow as pa
 
@@ -275,9 +309,8 @@ def _of_passing(
         parts = _in_parts(lambda part: table.take(pa.array(places[part])), places.size, ranks_here)
         return pa.concat_tables(parts).combine_chunks()
 
-    out, into = attributes.tables_of(partition)
-    into = None if into is None or found.into is None else kept(into, found.into)
-    return RankAttributes(kept(out, found.out), into, version)
+    of_out, of_in = attributes.tables_of(partition)
+    return RankAttributes(kept(of_out, out), None if of_in is None or into is None else kept(of_in, into), version)
 
 
 @contextmanager
@@ -309,29 +342,45 @@ def _between_present(rows: OwnedRows, stripe: Stripe, present: NDArray[np.bool])
 
 
 def _in_parts(work: Callable[[slice], T], size: int, ranks_here: int) -> list[T]:
-    """Do work by parts of so many edges, in threads if there are many; return the results in order."""
+    """Do work by parts of so many edges, in threads if there are many; return the results in order.
+
+    A part begins with a word of the edges' bits.
+    """
     cores = min(_MOST_THREADS, len(os.sched_getaffinity(0)) // ranks_here)
     threads = max(1, min(cores, size // _THREAD_EDGES))
-    parts = [slice(size * part // threads, size * (part + 1) // threads) for part in range(threads)]
+    bounds = [*(size * part // threads // WORD_BITS * WORD_BITS for part in range(threads)), size]
+    parts = [slice(*part) for part in itertools.pairwise(bounds)]
     if threads == 1:
         return [work(parts[0])]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, parts))
 
 
-def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, ranks_here: int) -> NDArray[np.int64]:
-    """Return the rows of a table that pass, ascending."""
+def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, bits: NDArray[np.uint8], ranks_here: int) -> None:
+    """Clear the bits of the rows of a table that do not pass."""
 
-    def evaluate(part: slice) -> list[NDArray[np.int64]]:
-        found = []
+    def evaluate(part: slice) -> None:
         for first in range(part.start, part.stop, _STEP):
             rows = table.slice(first, min(_STEP, part.stop - first))
-            passes = functools.reduce(np.logical_and, (condition.passing(rows) for condition in conditions))
-            found.append(np.flatnonzero(passes) + first)
-        return found
+            for condition in conditions:
+                passes = condition.passing(rows)
+                bits[first // 8 :][: passes.size] &= passes
 
-    parts = _in_parts(evaluate, table.num_rows, ranks_here)
-    return np.concatenate([np.empty(0, np.int64), *itertools.chain.from_iterable(parts)])
+    _in_parts(evaluate, table.num_rows, ranks_here)
+
+
+def _places(words: NDArray[np.uint32], ranks_here: int) -> NDArray[np.int64]:
+    """Return the places of the edges that pass, ascending."""
+    from dbfs_workers.features.views.kernels.compaction import place
+
+    places = np.empty(_count(words), np.int64)
+
+    def fill(part: slice) -> None:
+        first, end = (bound // WORD_BITS for bound in (part.start, part.stop))
+        place(words[first:end], part.start, places[_count(words[:first]) :])
+
+    _in_parts(fill, WORD_BITS * words.size, ranks_here)
+    return places
 
 
 def _compacted(rows: Csr, places: NDArray[np.int64], first_id: int) -> tuple[Csr, int, int]:

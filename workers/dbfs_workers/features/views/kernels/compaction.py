@@ -1,14 +1,27 @@
-"""CPU kernel of a filter: the adjacency lists of the edges that pass.
+"""CPU kernels of a filter: the places of the edges that pass, and the adjacency lists of these.
 
-One walk over the places of these edges writes their rows and columns, and counts self-loops and repeats on the way. So
-no array of all edges, and none of the edges' rows, is made. An edge that passes costs 8 bytes read for its place, and 4
-read and 4 written for its column.
+One walk over the places writes the edges' rows and columns, and counts self-loops and repeats on the way. So no array
+of all edges, and none of the edges' rows, is made. An edge that passes costs 8 bytes written and read for its place,
+and 4 read and 4 written for its column.
 """
 
 import numpy as np
 from numba import types
 
-from dbfs_workers.base.jit import INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel
+from dbfs_workers.base.intrinsics import trailing_zeros
+from dbfs_workers.base.jit import INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+
+
+@kernel(void, READ_UINT32, int64, INT64, plain=True)
+def place(words, first, places):
+    """Write the places of the set bits of some words, of which the lowest bit has the place ``first``."""
+    k = 0
+    for word in range(words.size):
+        todo = words[word]
+        while todo:
+            places[k] = first + word * 32 + np.int64(trailing_zeros(todo))
+            todo &= todo - np.uint32(1)
+            k += 1
 
 
 @kernel(types.UniTuple(int64, 2), READ_INT64, READ_UINT32, READ_INT64, int64, INT64, UINT32, plain=True)
