@@ -90,7 +90,7 @@ def test_a_run_by_weight_ends_at_its_deadline_and_the_graph_goes_on(mapped: dist
 
 @pytest.mark.parametrize("ranks", [needs(2), needs(4)])
 def test_large_graphs_on_several_gpus(mapped: distributed.Client, ranks: int) -> None:
-    """Piles that are bitmaps, rows that are cut, and zero weights: distances are those of one GPU, and parents a tree."""
+    """Piles that are bitmaps, cut rows and zero weights: distances are those of one GPU, and parents are a tree."""
     n, m = 300_000, 3_000_000
     generator = np.random.default_rng(3)
     src, dst = generator.integers(0, n, m) ** 2 // n, generator.integers(0, n, m)

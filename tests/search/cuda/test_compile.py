@@ -75,7 +75,7 @@ SMALL_KERNELS = {
     MERGING: {f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")},
     VALIDATION: {"dbfs_check_edges", "dbfs_pack_labels"},
     REPAIR: {"dbfs_repair"},
-    **dict.fromkeys((ALONE, GANG), {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")}),
+    **{key: {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")} for key in (ALONE, GANG)},
     BY_VERTEX: {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
     lab_source("expand_contract"): {"dbfs_lab_expand_contract"},
     lab_source("contract_expand"): {"dbfs_lab_contract_expand"},
