@@ -298,16 +298,14 @@ class _Making:
         read, m = source.infos[0].input_edges, sum(info.m_local for info in source.infos)
         # Of edges that are both ways one way each was read, or both.
         both = not source.directed and (bool(source.version) or read != m)
-        views = [plan.add(rank, self._key("view", rank), tasks.counting, made[rank], facts, both) for rank in range(p)]
         has = (bool(kept.edge_keys), bool(kept.vertex_keys), follows)
-        parts = [
+        keys, *parts = (
             tuple(
-                plan.add(rank, self._key(f"part{place + 1}", rank), tasks.part_of, view, place).key
-                for rank, view in enumerate(views)
+                plan.add(rank, self._key(f"view-{place}", rank), tasks.counting, whole, facts, both, place).key
+                for rank, whole in enumerate(made)
             )
-            for place in range(-1, sum(has))
-        ]
-        keys = tuple(view.key for view in views)
+            for place in (None, *range(-1, sum(has)))
+        )
         held = [key for of_ranks in (keys, *parts) for key in of_ranks]
         infos, told = zip(*self._gathered(plan, [ref.key for ref in facts], held), strict=True)
         count = tasks.input_edges(infos, both)
@@ -360,10 +358,12 @@ class _Making:
         return (f"view-{what}-{self._token}", rank)
 
     def _gathered(self, plan: TaskGraph, awaited: list[Key], held: list[Key]) -> list[Any]:
-        """Submit tasks, and return the results of some of them; others are held."""
-        futures = self._graph.gang.submit(plan, [*awaited, *held])
+        """Submit tasks, and return the results of some of them when all have ended; others are held."""
+        gang, doing = self._graph.gang, f"making {self._name}"
+        futures = gang.submit(plan, [*awaited, *held])
         self.held.update(futures.values())
-        return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, f"making {self._name}")
+        gang.finish([futures[key] for key in held], self._deadline, doing)
+        return gang.gather([futures[key] for key in awaited], self._deadline, doing)
 
     def _require_fit(self, source: GraphRecord, edges: int) -> None:
         """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph.

@@ -242,20 +242,19 @@ def made(
     return Made(whole, tuple(each for each in beside if each is not None))
 
 
-def part_of(whole: Made, place: int) -> Any:
-    """Return the partition of what was made, or for a ``place`` from 0 on one of the data beside it."""
-    return whole.partition if place < 0 else whole.beside[place]
-
-
 def input_edges(infos: Sequence[PartitionInfo], both: bool) -> int:
     """Return the number of input edges of a view, given its ranks' counts and whether an edge is stored both ways."""
     stored, loops = sum(info.m_local for info in infos), sum(info.self_loops for info in infos)
     return (stored + loops) // 2 if both else stored
 
 
-def counting(whole: Made, facts: list[tuple[PartitionInfo, Any]], both: bool) -> Made:
-    """Return what was made with the number of the view's input edges, given the ``facts_of`` all ranks."""
-    return Made(whole.partition.with_input_edges(input_edges([info for info, _ in facts], both)), whole.beside)
+def counting(whole: Made, facts: list[tuple[PartitionInfo, Any]], both: bool, place: int | None) -> Any:
+    """Return what was made with the number of the view's input edges, given the ``facts_of`` all ranks.
+
+    ``place`` asks for a part: -1 for the partition, a number from 0 on for one of the data beside it, None for all.
+    """
+    view = Made(whole.partition.with_input_edges(input_edges([info for info, _ in facts], both)), whole.beside)
+    return view if place is None else (*view.beside, view.partition)[place]
 
 
 def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
