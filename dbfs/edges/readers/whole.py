@@ -63,9 +63,9 @@ def lines_of(source: Source) -> Iterator[tuple[str, bytes]]:
 
 
 def words_of(text: bytes, path: str, where: str) -> list[str]:
-    """Return the words of a line. Raise ``FormatError`` if the line is not UTF-8."""
+    """Return the words of a line: what blanks of ASCII part. Raise ``FormatError`` if the line is not UTF-8."""
     try:
-        return text.decode().split()
+        return [word.decode() for word in text.split()]
     except UnicodeDecodeError:
         raise FormatError(f"{path}, {where}: a byte that is not UTF-8; expected text in UTF-8") from None
 

@@ -221,6 +221,8 @@ FILES: dict[str, tuple[str, str, set[Any], list[Any], bool]] = {
     "lgl": ("g.lgl", "# 1\n2 0.5\n3\n# 9\n# 2\n3\n", {1, 2, 3, 9}, [(1, 2), (1, 3), (2, 3)], False),
     "lgl-codes": ("g.lgl", "# 01\n2\n", {"01", "2"}, [("01", "2")], False),
     "tgf": ("g.tgf", "1 7\n2 8\n3\n#\n1 2\n2 1 back\n", {1, 2, 3}, [(1, 2), (1, 2)], False),
+    # Only blanks of ASCII part words.
+    "tgf-names": ("g.tgf", "\x1f\nb\xa0c d\n#\n\x1f b\xa0c\n", {"\x1f", "b\xa0c"}, [("\x1f", "b\xa0c")], False),
     "dl-matrix": (
         "g.dl",
         "dl n=3\nlabels:\na, b,\nc\ndata:\n0 1 0\n0 0 2\n0 0 0\n",

@@ -18,11 +18,6 @@ from tests.support.memory import reset_peak, status
 
 MOST_BYTES = 300_000_000
 MOST_SECONDS = 20.0
-# A third of the examples that make fuzz has in a round, and other runs once: an example writes up to a megabyte.
-FEW = settings(
-    max_examples=settings().max_examples // 3,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 HEADERS = [
     b"",
@@ -82,7 +77,7 @@ def files(draw: st.DrawFn, suffix: str) -> bytes:
 @pytest.mark.full
 @pytest.mark.fuzz
 @pytest.mark.parametrize("format_", [*FORMATS, None], ids=str)
-@FEW
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_bytes(tmp_path: Path, format_: str | None, data: st.DataObject) -> None:
     suffix = data.draw(st.sampled_from(list(PACKERS)))

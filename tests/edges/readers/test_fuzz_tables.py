@@ -17,8 +17,7 @@ from tests.support.memory import reset_peak, status
 
 MAGIC = {"parquet": b"PAR1", "arrow": b"ARROW1\0\0", "npy": b"\x93NUMPY\x01\0", "npz": b"PK\x03\x04", "csv": b"a,b\n"}
 MOST_BYTES = 300_000_000
-# A third of the examples that make fuzz has in a round, and other runs once: an example reads a file three times.
-FEW = settings(max_examples=settings().max_examples // 3, suppress_health_check=list(HealthCheck))
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 pytestmark = [pytest.mark.full, pytest.mark.fuzz]
 
@@ -37,7 +36,7 @@ def read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VALID)
-@FEW
+@QUIET
 @given(data=st.data())
 def test_flipped_bytes(tmp_path, name, data):
     file, content = VALID[name]
@@ -52,7 +51,7 @@ def test_flipped_bytes(tmp_path, name, data):
 
 
 @pytest.mark.parametrize("name", VALID)
-@FEW
+@QUIET
 @given(data=st.data())
 def test_cut_and_joined_parts(tmp_path, name, data):
     file, content = VALID[name]
@@ -65,7 +64,7 @@ def test_cut_and_joined_parts(tmp_path, name, data):
 
 
 @pytest.mark.parametrize("name", MAGIC)
-@FEW
+@QUIET
 @given(content=st.binary(max_size=200))
 def test_random_bytes(tmp_path, name, content):
     for text in (content, MAGIC[name] + content, MAGIC[name] + content + MAGIC[name]):
