@@ -121,10 +121,8 @@ def leaves_nothing(client: distributed.Client) -> Iterator[None]:
     yield
     # The release of futures reaches the scheduler a little later, on a busy machine by seconds. Results that are in the
     # frames of an exception wait for a collection.
-    for _ in range(200):
-        left = keys() - before
-        if not left:
-            return
+    end = time.monotonic() + 30
+    while (left := keys() - before) and time.monotonic() < end:
         gc.collect()
         time.sleep(0.1)
     assert not left

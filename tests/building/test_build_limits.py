@@ -243,25 +243,25 @@ def limited(small: Any, ranks: int, more: int) -> Iterator[tuple[distributed.Cli
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("form", "ranks"),
+    ("form", "scale", "ranks"),
     [
-        pytest.param(from_generator, 1, marks=pytest.mark.long),
-        (from_generator, 4),
-        (from_arrays, 1),
-        pytest.param(from_arrays, 4, marks=pytest.mark.long),
-        (from_text, 4),
-        (from_parquet, 1),
+        pytest.param(from_generator, 20, 1, marks=pytest.mark.long),
+        (from_generator, 20, 4),
+        (from_arrays, 19, 1),
+        pytest.param(from_arrays, 20, 4, marks=pytest.mark.long),
+        (from_text, 19, 2),
+        (from_parquet, 19, 1),
     ],
 )
 def test_a_build_fits_a_limit_that_three_partitions_would_break(
-    tmp_path: Path, form: Callable[[Path, int], Any], ranks: int
+    tmp_path: Path, form: Callable[[Path, int], Any], scale: int, ranks: int
 ) -> None:
-    source, small = form(tmp_path, 20), form(tmp_path, 12)
+    source, small = form(tmp_path, scale), form(tmp_path, 12)
     partition = sum(dbfs.estimate(source, ranks).partition.values())
     with limited(small, ranks, int(2.5 * partition)) as (client, before):
         with dbfs.load(source, client=client, ranks=ranks) as graph:
             after = client.run(peak)
-            assert graph.bfs(graph.sample_sources(1)[0]).reached > 1 << 19
+            assert graph.bfs(graph.sample_sources(1)[0]).reached > 1 << (scale - 1)
         assert client.run(peak).keys() == before.keys(), "a worker was killed"
     took = [after[address] - before[address] for address in graph.gang.addresses]
     assert max(took) <= 2.2 * max(graph.nbytes), f"peaks of {took} bytes for partitions of {graph.nbytes}"
@@ -271,19 +271,21 @@ def test_a_build_fits_a_limit_that_three_partitions_would_break(
 @pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("form", "ranks"),
+    ("form", "scale", "ranks"),
     [
-        (from_parquet_ids, 4),
-        (from_text_ids, 4),
+        pytest.param(from_parquet_ids, 20, 4, marks=pytest.mark.long),
+        (from_parquet_ids, 19, 2),
+        (from_text_ids, 19, 2),
         # Reading a million rows of strings takes 20 MB more, which are a third of a partition of 4 ranks.
-        (from_parquet_strings, 2),
+        pytest.param(from_parquet_strings, 20, 2, marks=pytest.mark.long),
+        (from_parquet_strings, 19, 1),
     ],
 )
 def test_numbering_ids_fits_a_limit_that_three_partitions_would_break(
-    tmp_path: Path, form: Callable[[Path, int], Any], ranks: int
+    tmp_path: Path, form: Callable[[Path, int], Any], scale: int, ranks: int
 ) -> None:
-    source, small = form(tmp_path, 20), form(tmp_path, 12)
-    columns = 8 * dbfs.kronecker(20).m // ranks
+    source, small = form(tmp_path, scale), form(tmp_path, 12)
+    columns = 8 * dbfs.kronecker(scale).m // ranks
     with limited(small, ranks, int(2.8 * columns)) as (client, before):
         with dbfs.load(source, client=client, ranks=ranks) as graph:
             after = client.run(peak)

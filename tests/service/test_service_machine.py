@@ -373,7 +373,7 @@ def left_on_worker(dask_worker: distributed.Worker) -> tuple[int, int]:
 @pytest.mark.full
 @pytest.mark.fuzz
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("examples", [40, pytest.param(120, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [20, pytest.param(120, marks=pytest.mark.long)])
 def test_any_sequence_of_calls(cluster: distributed.Client, examples: int) -> None:
     Service.main = cluster
     dbfs.install(cluster)

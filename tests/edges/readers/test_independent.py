@@ -123,7 +123,7 @@ def check_conversion(form: Form, drawn: Drawn, suffix: str) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("suffix", OUTPUTS)
-@pytest.mark.parametrize("examples", [2, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.full)])
 def test_conversions(form: str, suffix: str, examples: int) -> None:
     @settings(max_examples=examples)
     @given(graphs())

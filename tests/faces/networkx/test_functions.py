@@ -174,7 +174,7 @@ def test_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.Dat
 
 @pytest.mark.full
 @pytest.mark.fuzz
-@pytest.mark.parametrize("examples", [5, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.long)])
 def test_many_random_graphs(client: distributed.Client, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(graph=graphs(), data=st.data())

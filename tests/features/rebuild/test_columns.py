@@ -61,6 +61,7 @@ def of_rail() -> dict[str, int]:
 
 
 @pytest.mark.full
+@pytest.mark.matrix
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("options", [{}, {"order": "degree"}, {"directed": True, "in_edges": True}])
 def test_columns_come_back_with_the_edges(
