@@ -61,7 +61,7 @@ class _Flag:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace CuPy by NumPy, and run the kernels on this CPU."""
-    standin.install(monkeypatch, mapped=False)
+    standin.install(monkeypatch, mapped=True)
     monkeypatch.setattr(device_memory, "address", lambda array: array.ctypes.data)
     monkeypatch.setattr(on_gpu, "AbortFlag", _Flag)
     monkeypatch.setattr(on_gpu, "run_kernel", run_kernel)
@@ -93,22 +93,30 @@ def _emulate(name: str, *launched: "np.ndarray[Any, Any]", gang: bool = False) -
     assert not answer, answer.decode()
 
 
-def searches_of(arrays: Arrays, weights: NDArray[Any], p: int, *, directed: bool) -> list[on_gpu.GpuSearch]:
-    """Return by rank what searches a graph by weights of its edges."""
+def on_gpus(arrays: Arrays, weights: NDArray[Any], p: int, *, directed: bool) -> list[tuple[Any, NDArray[Any]]]:
+    """Return a graph by rank, and the weights of the rank's edges."""
     import cupy
 
     n, src, dst = arrays
-    of = arcs(arrays, weights, directed=directed)
-    parts: list[Any] = []
+    of, found = arcs(arrays, weights, directed=directed), []
     for part in partitions(n, src, dst, p, directed=directed):
-        arrived = SimpleNamespace(
+        graph = SimpleNamespace(
             rank=part.rank,
             stripe=part.stripe,
             row_offsets=cupy.asarray(part.row_offsets),
             columns=cupy.asarray(part.columns),
             m_local=part.m_local,
+            version=0,
         )
-        parts.append((arrived, by_column(part, of, weights.dtype)))
+        found.append((graph, by_column(part, of, weights.dtype)))
+    return found
+
+
+def searches_of(arrays: Arrays, weights: NDArray[Any], p: int, *, directed: bool) -> list[on_gpu.GpuSearch]:
+    """Return by rank what searches a graph by weights of its edges."""
+    import cupy
+
+    n, parts = arrays[0], on_gpus(arrays, weights, p, directed=directed)
     each = [on_gpu.Facts.of(values, graph.row_offsets) for graph, values in parts]
     facts = on_gpu.Facts(*map(max, zip(*each, strict=True)))
     zeros = None if p == 1 else cupy.zeros

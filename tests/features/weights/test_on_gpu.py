@@ -5,7 +5,10 @@ or vanish in sums; buckets of any width; rounds of one block and of all; far pil
 only a bitmap; rows that are cut. On this CPU also one to four ranks, which are threads.
 """
 
-from collections.abc import Iterator
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +17,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.base.errors import DeadlineExceededError, DistanceOverflowError
-from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.base.errors import DeadlineExceededError, DistanceOverflowError, NoRoomForLabelsError
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.weights import on_gpu
+from dbfs_workers.features.weights.columns import EdgeWeights
 from dbfs_workers.features.weights.purpose import Weighted
+from dbfs_workers.features.weights.resident_part import ResidentWeights
 from dbfs_workers.search.cuda.run import KernelAbortedError
 from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.gang import PATIENCE
 from tests.support.gpus import on_gpu as gpu_parameter
 from tests.support.graphs import random
 from tests.support.weights import arcs, assert_tree, expected, labels, weighted_graphs
-from tests.support.weights_on_gpu import install, ranks, run, run_all, search_of, searches_of
+from tests.support.weights_on_gpu import install, on_gpus, ranks, run, run_all, search_of, searches_of
 
 
 @pytest.fixture(
@@ -125,6 +131,74 @@ def test_a_rank_whose_peer_stops_waits_until_its_deadline(monkeypatch: pytest.Mo
         with ranks(1 if alone else 2) as pool:
             made = [pool.submit(search.run, spec, (1 + at) * 3e-7) for at, search in enumerate(searches[alone:])]
             assert [type(each.exception()) for each in made] == [DeadlineExceededError] * len(made)
+
+
+@needs_compiler
+def test_ranks_make_and_free_their_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of three types in turn; between them another run, for which one rank lacks room; a new connection."""
+    install(monkeypatch)
+    p, n, m = 3, 100, 400
+    arrays, generator = random(n, m, 2), np.random.default_rng(2)
+    # The largest weights of one rank alone need 64 bits.
+    wide = np.where(arrays[1] % p == 1, 2**40, 1)
+    columns = {"small": generator.integers(0, 9, m), "wide": wide, "float": generator.random(m)}
+    parts: list[Any] = []
+    for name, weights in columns.items():
+        for graph, values in on_gpus(arrays, weights, p, directed=True):
+            if len(parts) <= graph.rank:
+                member = SimpleNamespace(rank=graph.rank, checked_run="", require_room=lambda *_: None)
+                runner: Any = SimpleNamespace(member=member, graph_id="graph", lock=threading.Lock())
+                runner.graph, runner.raise_if_stopped = lambda graph=graph: graph, lambda *_: None
+                parts.append((ResidentWeights(runner), graph))
+                parts[-1][0].make(graph)
+            parts[graph.rank][0].weights[name] = EdgeWeights(None, 0, values, None)
+    numbers = itertools.count(1)
+
+    def together(call: Callable[..., Any]) -> list[Any]:
+        number = next(numbers)
+        with ranks(p) as pool:
+            return [each.result() for each in [pool.submit(call, part, graph, number) for part, graph in parts]]
+
+    def connect() -> None:
+        offers = [part.offer() for part, _ in parts]
+        for part, _ in parts:
+            part.connect(offers)
+
+    def spec(name: str) -> RunSpec:
+        return RunSpec.single(TraversalSpec("1", (0, 5), True, "cuda", direction="top-down", purpose=Weighted(name)))
+
+    def make_room(part: ResidentWeights, graph: Any, number: int) -> bool:
+        part.make_room(graph, spec("small"), number, time.monotonic() + PATIENCE)
+        return part._search is None
+
+    def find(name: str) -> None:
+        def traverse(part: ResidentWeights, graph: Any, number: int) -> Any:
+            return next(iter([*part.traverse(graph, number, spec(name), time.monotonic() + PATIENCE)]))
+
+        made = together(traverse)
+        distances, parents = labels(made, n)
+        of = arcs(arrays, columns[name], directed=True)
+        np.testing.assert_array_equal(distances, expected(n, of, [0, 5], columns[name].dtype))
+        assert parents is not None
+        assert_tree(of, [0, 5], distances, parents)
+
+    def lack(*_: Any) -> None:
+        raise NoRoomForLabelsError("no room")
+
+    connect()
+    for name in (*columns, "small", "small"):
+        find(name)
+    assert together(make_room) == [False] * p
+    parts[1][0]._runner.member.require_room = lack
+    assert together(make_room) == [True] * p
+    parts[1][0]._runner.member.require_room = lambda *_: None
+    find("wide")
+    connect()
+    find("wide")
+    for part, _ in parts:
+        part.disconnect()
+    for part, _ in parts:
+        part.free()
 
 
 def test_bounds_and_targets(device: bool) -> None:
