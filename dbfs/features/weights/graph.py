@@ -65,7 +65,7 @@ class WeightsGraph(PathsGraph[R]):
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``.
             InvalidOptionError: the edges have no such column, or an edge has a negative weight, NaN or none; the
                 message names the column and an edge. Or ``max_distance`` or ``delta`` is below 0; or the graph lies on
-                several GPUs, in the layout ``2d``, or can be changed.
+                several GPUs that do not map each other's memory, in the layout ``2d``, or can be changed.
             InvalidOptionTypeError: the column has no numbers; or an option is no number.
             DistanceOverflowError: a distance needs more than 64 bits.
             Other errors as for ``bfs``.

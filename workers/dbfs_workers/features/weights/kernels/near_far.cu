@@ -18,10 +18,10 @@ template <class Op>
 __device__ void start(const Weights& a) {
   typedef typename Op::Key Key;
   const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
-  const u32 ids = kGang ? a.ranks * (u32)a.rows : (u32)a.rows;
-  for (u32 id = thread; id < ids; id += threads) {
-    *value_of(a, (Key*)a.keys, id) = (Key)a.unreached;
-    if (a.parents) *value_of(a, a.parents, id) = kNoVertex;
+  const u64 ids = kGang ? a.ranks * a.rows : a.rows;
+  for (u64 id = thread; id < ids; id += threads) {
+    *value_of(a, (Key*)a.keys, (u32)id) = (Key)a.unreached;
+    if (a.parents) *value_of(a, a.parents, (u32)id) = kNoVertex;
   }
   for (u32 row = thread; row < a.rows; row += threads) ((Key*)a.relaxed)[row] = (Key)a.unreached;
   // There are multiples of 32 rows.

@@ -15,7 +15,8 @@ namespace dbfs {
 template <class Op>
 struct Adopt {
   typedef typename Op::Key Key;
-  static constexpr u32 kUnroll = Op::kUnroll;
+  // Of several ranks an edge takes more registers.
+  static constexpr u32 kUnroll = kGang ? Op::kUnroll / 2 : Op::kUnroll;
   const Weights& a;
   Thread<Key>& t;
   Key final;
@@ -100,10 +101,10 @@ __device__ u32 adopt_all(const Weights& a, Thread<typename Op::Key>& t, Shared& 
 // Copy the distances of all peers' rows.
 template <class Key>
 __device__ __forceinline__ void copy_keys(const Weights& a, const Shared& s) {
-  const u32 ids = a.ranks * (u32)a.rows;
-  for (u32 id = blockIdx.x * blockDim.x + threadIdx.x; id < ids; id += gridDim.x * blockDim.x) {
-    Key* const here = value_of(a, (Key*)a.keys, id);
-    if (!is_own(a, id)) *here = load_key(of_peer(s, here, id / (u32)a.rows));
+  const u64 ids = a.ranks * a.rows;
+  for (u64 id = blockIdx.x * blockDim.x + threadIdx.x; id < ids; id += gridDim.x * blockDim.x) {
+    Key* const here = value_of(a, (Key*)a.keys, (u32)id);
+    if (!is_own(a, (u32)id)) *here = load_key(of_peer(s, here, (u32)id / (u32)a.rows));
   }
 }
 
