@@ -228,6 +228,36 @@ FAULTS = (
         ("tests/search/cuda/test_bins.py::test_bins_have_every_new_neighbour_in_order",),
     ),
     Fault(
+        "workers/dbfs_workers/features/weights/kernels/gang.cuh",
+        "state_of(a, near + sent, pieces",
+        "state_of(a, near, pieces",
+        ("tests/features/weights/test_on_gpu.py::test_ranks_without_rows_and_long_paths",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/kernels/piles.cuh",
+        "  put_far(a, t, rows, far);\n",
+        "",
+        ("tests/features/weights/test_on_gpu.py::test_ranks_without_rows_and_long_paths",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/kernels/tree.cuh",
+        "    copy_keys<Key>(a, s);\n",
+        "",
+        ("tests/features/weights/test_on_gpu.py::test_ranks_make_and_free_their_memory_together",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/kernels/tree.cuh",
+        "    if (kGang) a.parents[row] = parent;\n",
+        "",
+        ("tests/features/weights/test_on_gpu.py::test_ranks_make_and_free_their_memory_together",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/resident_part.py",
+        "        facts = barrier.cross(0, _PHASE, facts, sliced=False)\n",
+        "        barrier.cross(0, _PHASE, facts, sliced=False)\n",
+        ("tests/features/weights/test_on_gpu.py::test_ranks_make_and_free_their_memory_together",),
+    ),
+    Fault(
         "workers/dbfs_workers/features/lab/radix_bins.py",
         "edges = self._expand(device.xp.unique(frontier))",
         "edges = self._expand(device.xp.unique(frontier)[:-1])",
