@@ -240,6 +240,8 @@ class GpuSearch:
         # Barriers of all ranks so far.
         self._epoch = 0
         self.flag = AbortFlag()
+        # Peers write into the window as soon as they know it.
+        cupy.cuda.get_current_stream().synchronize()
 
     def connect(self, addresses: Sequence[int]) -> None:
         """Let the kernel reach the windows of all ranks, which lie at these addresses."""
@@ -283,6 +285,7 @@ class GpuSearch:
                 labels.distances[:] = self.window.keys.view(dtype)
             if labels.predecessors is not None:
                 labels.predecessors[:] = self.window.parents
+            cupy.cuda.get_current_stream().synchronize()
         farthest = found[_FARTHEST] if dtype.kind == "i" else number_of(found[_FARTHEST], dtype)
         labels.farthest = np.array([farthest], dtype)
         if weighted(spec).path:

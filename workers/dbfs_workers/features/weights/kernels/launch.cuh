@@ -203,7 +203,7 @@ __device__ __forceinline__ void read_sizes(const Weights& a, const Thread<Key>& 
 
 // A barrier of the grid, before the round and the bucket of `t`; the code for a stop if the first block has one. Two words
 // take turns: a block that has passed adds to the other one, so that all blocks read the same answer. A block leaves alone
-// only long after the limit.
+// only long after the limit. The sizes of several ranks are read at their own barrier.
 template <class Key>
 __device__ __forceinline__ u32 pass_grid(const Weights& a, const Thread<Key>& t, Shared& s) {
   __syncthreads();
@@ -223,7 +223,7 @@ __device__ __forceinline__ u32 pass_grid(const Weights& a, const Thread<Key>& t,
     }
     __threadfence();
     s.answer = lost || (now >> 32 & 0xffff) ? kLate : now >> 48 ? kAborted : 0;
-    read_sizes(a, t, s);
+    if (!kGang) read_sizes(a, t, s);
     ++s.barriers;
   }
   __syncthreads();

@@ -57,6 +57,9 @@ __device__ bool lacks_target(const Weights& a, const Thread<typename Op::Key>& t
 template <class Key>
 __device__ u32 change_share(const Weights& a, Thread<Key>& t, Shared& s, bool alone) {
   if (alone) {
+    // The others have to read the records of the last barrier before those of later ones take their place.
+    const u32 stop = kGang ? pass_grid(a, t, s) : 0;
+    if (stop) return stop;
     t.alone = blockIdx.x == 0;
     if (t.alone) return 0;
   } else if (threadIdx.x == 0) {
