@@ -114,7 +114,7 @@ def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("after", [0.0, 0.3])
+@pytest.mark.parametrize("after", [0.0, pytest.param(0.3, marks=pytest.mark.long)])
 def test_the_taskgraph_engine_notices_a_killed_scheduler(tmp_path: Path, after: float) -> None:
     with operated(tmp_path) as cluster, dbfs.connect(cluster.address, n_workers=2) as client:
         graph = dbfs.load(f"path:n={ENDLESS}", client=client)

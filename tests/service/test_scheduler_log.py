@@ -46,7 +46,7 @@ def program(address: str, path: str) -> Iterator[distributed.Client]:
         yield client
 
 
-@pytest.mark.parametrize("level", ["warning", "info"])
+@pytest.mark.parametrize("level", [pytest.param("warning", marks=pytest.mark.long), "info"])
 def test_the_day_of_two_clients(tmp_path: Path, level: str) -> None:
     bad, kept, other = tmp_path / "bad.txt", tmp_path / "kept", tmp_path / "other"
     bad.write_text("1 2\n3\n")
