@@ -14,9 +14,13 @@ from tests.support.gang import partitions
 from tests.support.graphs import random
 
 
+# The second is a column as it is, whose bits begin where a step does.
+@pytest.mark.parametrize("condition", [pc.field("year") < 2004, pc.field("early")])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("cores", [1, 5])
-def test_threads_share_the_edges(monkeypatch: pytest.MonkeyPatch, cores: int, directed: bool) -> None:
+def test_threads_share_the_edges(
+    monkeypatch: pytest.MonkeyPatch, cores: int, directed: bool, condition: pc.Expression
+) -> None:
     monkeypatch.setattr(filters, "_THREAD_EDGES", 10)
     monkeypatch.setattr(filters, "_STEP", 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2 * cores))
@@ -26,11 +30,12 @@ def test_threads_share_the_edges(monkeypatch: pytest.MonkeyPatch, cores: int, di
     (part,) = partitions(n, src, dst, 1, directed=directed)
     years = np.random.default_rng(4).integers(2000, 2010, part.m_local)
     names = pa.array([f"v{year}" for year in years]).dictionary_encode()
-    into = None if part.in_edges is None else pa.table({"year": years[: part.in_edges.columns.size]})
-    attributes = RankAttributes(pa.table({"year": years, "name": names}), into)
-    rule = filters.Rule((ArrowCondition(pc.field("year") < 2004),))
-    found = filters.passing(part, attributes, [rule], None, 2)
     passes = years < 2004
+    out = pa.table({"year": years, "name": names, "early": passes})
+    into = None if part.in_edges is None else out.slice(0, part.in_edges.columns.size).combine_chunks()
+    attributes = RankAttributes(out, into)
+    rule = filters.Rule((ArrowCondition(condition),))
+    found = filters.passing(part, attributes, [rule], None, 2)
     assert filters.count(found) == passes.sum() + (0 if into is None else (into["year"].to_numpy() < 2004).sum())
     made = filters.made(part, attributes, None, found, False, 3, 2)
     view, (kept,) = made.partition, made.beside

@@ -34,11 +34,11 @@ class ArrowCondition:
         import pyarrow as pa
 
         try:
-            # One array of the chunks begins with a byte.
             passes = self.computed(table).combine_chunks().fill_null(False)
         except pa.ArrowException as error:
             raise EdgeInputError(f"the filter {self} can't be computed of every edge: {error}") from None
-        return np.frombuffer(passes.buffers()[1], np.uint8, -(-len(passes) // 8))
+        # The rows begin with a byte, but maybe not with the buffer's first one.
+        return np.frombuffer(passes.buffers()[1], np.uint8, -(-len(passes) // 8), passes.offset // 8)
 
     def __str__(self) -> str:
         return str(self.expression)
