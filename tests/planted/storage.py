@@ -240,4 +240,22 @@ FAULTS = (
         "kinds[lasts] == REPLACE",
         ("tests/features/views/test_living_columns.py::test_batches_of_many_kinds_with_columns",),
     ),
+    Fault(
+        "workers/dbfs_workers/features/views/filters.py",
+        "        if size % WORD_BITS:\n            words[-1] &= (1 << size % WORD_BITS) - 1\n",
+        "",
+        ("tests/features/views/test_filters.py::test_threads_share_the_edges",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/views/filters.py",
+        "size * part // threads // WORD_BITS * WORD_BITS for",
+        "size * part // threads for",
+        ("tests/features/views/test_filters.py::test_threads_share_the_edges",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/views/kernels/ordering.py",
+        "return spare if digits % 2 else found",
+        "return spare",
+        ("tests/features/views/test_ordering.py",),
+    ),
 )

@@ -111,7 +111,8 @@ def deal_rows(
         ranks, lists = stripe.owner(start), np.zeros(start.size, np.int64)
         if layout is not None:
             ranks, lists = layout.places(ranks, stripe.owner(end), by_end=bool(by_end))
-        by_rank = np.argsort(ranks, kind="stable")
+        # NumPy sorts 16 bits by radix.
+        by_rank = np.argsort(ranks.astype(np.uint16), kind="stable")
         cuts = np.searchsorted(ranks[by_rank], np.arange(stripe.p + 1))
         for rank in range(stripe.p):
             here = by_rank[cuts[rank] : cuts[rank + 1]]
@@ -203,17 +204,18 @@ def _sorted(
     """Return the rows in the order of a rank's lists, which are of the rows of some owners."""
     import pyarrow as pa
 
-    lists, rows, targets = (
-        np.concatenate([getattr(part, of) for part in parts]).astype(np.int64) for of in ("lists", "rows", "targets")
-    )
-    places = targets if order is not None else stripe.internal(targets)
-    keys = (lists * stripe.n_local + rows).astype(np.uint64) << np.uint64(32) | places.astype(np.uint64)
-    table, by_place = _joined(pa.concat_tables([part.table for part in parts])), np.argsort(keys)
+    from dbfs_workers.features.views.kernels.ordering import in_order
+
+    bits = np.uint64((stripe.p * stripe.n_local).bit_length())
+    keys, table = _keys(parts, stripe, order, bits), _joined(pa.concat_tables([part.table for part in parts]))
+    ascending, by_place = in_order(keys)
     if listing.twice:
         turned = np.concatenate([part.turned for part in parts])
         wrong = _unlike(keys, table, turned)
         if wrong is not None:
-            ends = (owners[lists[wrong[0]]] + stripe.p * rows[wrong[0]], targets[wrong[0]])
+            row, column = (int(part) for part in divmod(keys[wrong[0]], np.uint64(1) << bits))
+            end = column if order is not None else stripe.vertex(column)
+            ends = (owners[row // stripe.n_local] + stripe.p * (row % stripe.n_local), end)
             ids = [int(end if order is None else order.vertex[end]) + listing.first_id for end in ends]
             here, there = ([*table.slice(row, 1).to_pylist()[0].values()] for row in wrong)
             raise EdgeInputError(
@@ -221,13 +223,23 @@ def _sorted(
                 "undirected edge has one value. directed=True keeps both"
             )
         if not listing.symmetrise:
-            by_place = by_place[~turned[by_place]]
-    return table.take(_in_order(keys, table, by_place))
+            kept = ~turned[by_place]
+            ascending, by_place = ascending[kept], by_place[kept]
+    return table.take(_in_order(ascending, table, by_place))
+
+
+def _keys(parts: Sequence[DealtRows], stripe: Stripe, order: DegreeOrder | None, bits: np.uint64) -> NDArray[np.uint64]:
+    """Return by edge its column, in the lowest bits, and above them its row, counted through the rank's lists."""
+    lists, rows, targets = (
+        np.concatenate([getattr(part, of) for part in parts]).astype(np.int64) for of in ("lists", "rows", "targets")
+    )
+    columns = targets if order is not None else stripe.internal(targets)
+    whole: NDArray[np.uint64] = (lists * stripe.n_local + rows).astype(np.uint64) << bits
+    return whole | columns.astype(np.uint64)
 
 
 def _in_order(keys: NDArray[np.uint64], table: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return rows that ascend by their keys in an order in which those of one key ascend by their values."""
-    keys = keys[rows]
+    """Return rows, whose keys ascend, in an order in which those of one key ascend by their values."""
     repeats = keys[1:] == keys[:-1]
     if repeats.any():
         parallel = np.zeros(keys.size, bool)
