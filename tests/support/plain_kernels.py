@@ -80,6 +80,7 @@ def main(folder: Path) -> None:
                             traverse(graph)
         many = np.arange(1200).astype(str)
         dbfs.load((many[1:], many[:-1]), client=client, ranks=1, progress=False).unload()
+        dbfs.load("uniform:n=50,m=200", edge_columns=["weight"], client=client, ranks=1, progress=False).unload()
         star = (np.zeros(9000, np.int64), np.arange(1, 9001))
         with dbfs.load(star, client=client, ranks=1, progress=False) as graph:
             traverse(graph)
