@@ -250,6 +250,7 @@ def limited(small: Any, ranks: int, more: int) -> Iterator[tuple[distributed.Cli
         (from_arrays, 19, 1),
         pytest.param(from_arrays, 20, 4, marks=pytest.mark.long),
         (from_text, 19, 2),
+        pytest.param(from_text, 20, 4, marks=pytest.mark.long),
         (from_parquet, 19, 1),
     ],
 )
@@ -276,6 +277,7 @@ def test_a_build_fits_a_limit_that_three_partitions_would_break(
         pytest.param(from_parquet_ids, 20, 4, marks=pytest.mark.long),
         (from_parquet_ids, 19, 2),
         (from_text_ids, 19, 2),
+        pytest.param(from_text_ids, 20, 4, marks=pytest.mark.long),
         # Reading a million rows of strings takes 20 MB more, which are a third of a partition of 4 ranks.
         pytest.param(from_parquet_strings, 20, 2, marks=pytest.mark.long),
         (from_parquet_strings, 19, 1),
