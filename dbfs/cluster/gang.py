@@ -287,6 +287,17 @@ class Gang:
             self.check(doing, error)
             raise
 
+    def strayed(self, futures: Sequence[Sequence[distributed.Future]], deadline: Deadline, doing: str) -> bool:
+        """Return whether a worker of another rank has a result of futures by rank, or may have the only one.
+
+        Of a result that a task on another worker took, Dask keeps one of the two copies. Errors as for ``gather``.
+        """
+        try:
+            return sync(self.client, self._strayed, futures, deadline, doing)
+        except OSError as error:
+            self.check(doing, error)
+            raise
+
     def send(self, rank: int, value: Any, doing: str) -> distributed.Future:
         """Send a value to the worker of a rank, not by way of the scheduler. Errors as for ``check``."""
         try:
@@ -331,6 +342,12 @@ class Gang:
         run = functools.partial(self.client.run, function, workers=list(self.addresses))
         found: dict[str, T] = await self._unless_lost(run(), deadline, doing)
         return [found[address] for address in self.addresses]
+
+    async def _strayed(self, futures: Sequence[Sequence[distributed.Future]], deadline: Deadline, doing: str) -> bool:
+        places = {future.key: (address,) for of in futures for address, future in zip(self.addresses, of, strict=True)}
+        asking = scheduler_of(self.client).who_has(keys=[*places])
+        found: dict[Key, Sequence[str]] = await self._unless_lost(asking, deadline, doing)
+        return any(tuple(found[key]) not in ((), place) for key, place in places.items())
 
     async def _unless_lost(self, answer: Awaitable[T], deadline: Deadline, doing: Callable[[], str] | str) -> T:
         """Wait for an answer as long as all workers are there, and no longer than the deadline."""

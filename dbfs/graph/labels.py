@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang, Ref, TaskGraph, release
 from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import PublishedLabels
@@ -28,6 +30,7 @@ from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLa
 from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
 from dbfs_workers.search.partition.stripe import NO_VERTEX
+from dbfs_workers.serving.queries import same_value
 from dbfs_workers.serving.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
 from dbfs_workers.serving.reads.messages import (
     MOST_STEPS,
@@ -105,16 +108,13 @@ class LabelReader:
     ) -> None:
         require_own(graph.gang.client)
         self._graph = graph
-        self._gang = gang = graph.gang
+        self._gang = graph.gang
         self._stripe = graph.stripe
         self._location = location
         self._run_id = run_id
         self._depth = depth
         self._deadline = of_call()
-        self._doing = f"fetching labels of run {run_id}"
-        if isinstance(location, PublishedLabels):
-            # The taskgraph engine's labels may still be under way.
-            gang.wait([*location.distances, *(location.predecessors or ())], self._deadline, self._doing)
+        self._doing = fetching(run_id)
 
     def whole(self, label: str) -> NDArray[Any]:
         """Return a label (``distances``, ``predecessors``) by vertex: int32[n] or int64[n], -1 unreached."""
@@ -336,6 +336,37 @@ class LabelReader:
             return location
         parents = location.predecessors
         return LabelData(location.distances[rank].key, None if parents is None else parents[rank].key)
+
+
+def fetching(run_id: str) -> str:
+    """Return what a client does that reads labels of a run, for messages."""
+    return f"fetching labels of run {run_id}"
+
+
+def on_ranks(gang: Gang, labels: PublishedLabels, run_id: str) -> PublishedLabels:
+    """Wait for labels that are Dask data, and return them with each rank's on its worker.
+
+    Dask may have moved them: see ``Gang.strayed``. Errors as for ``LabelReader``.
+    """
+    doing, deadline = fetching(run_id), of_call()
+    held = [of for of in (labels.distances, labels.predecessors) if of is not None]
+    # The taskgraph engine's labels may still be under way.
+    gang.wait([future for of in held for future in of], deadline, doing)
+    if not gang.strayed(held, deadline, doing):
+        return labels
+    plan, token = TaskGraph(), uuid.uuid4().hex
+    keys = [
+        plan.add(rank, (f"labels-{token}", place, rank), same_value, Ref(future.key)).key
+        for place, of in enumerate(held)
+        for rank, future in enumerate(of)
+    ]
+    made = tuple(gang.submit(plan, keys).values())
+    try:
+        gang.finish(made, deadline, doing)
+    except BaseException:
+        release(made)
+        raise
+    return PublishedLabels(made[: gang.p], made[gang.p :] or None)
 
 
 def _in_threads(copy: Callable[[slice], None], count: int) -> None:

@@ -18,7 +18,7 @@ from dbfs.engines import LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, LabelsLostError, ResultReleasedError
 from dbfs.graph import tables
 from dbfs.graph.html import Card, first_ids
-from dbfs.graph.labels import LabelReader
+from dbfs.graph.labels import LabelReader, on_ranks
 from dbfs.graph.striped import LabelsOnWorkers, StripedGraph
 from dbfs.graph.tabular import Tabular, polars_frame
 from dbfs_workers.base.spec import TraversalSpec
@@ -46,8 +46,8 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
     """
 
     _inner = StaysHere._inner | {
-        *("counts_edges", "distance_type", "label_location", "lost", "published_labels", "reader", "vertices_between"),
-        "vertices_to",
+        *("counts_edges", "distance_type", "label_location", "lost", "published_labels", "readable_labels", "reader"),
+        *("vertices_between", "vertices_to"),
     }
 
     # Whether a distance is a number of edges.
@@ -341,6 +341,13 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
         self._require_labels()
         return self._labels or self._source.location
 
+    def readable_labels(self) -> PublishedLabels | KeptLabels:
+        """Return where the labels are, each rank's on its worker. Errors as for ``distances``."""
+        if isinstance(self.label_location, KeptLabels):
+            return self.label_location
+        self._labels = on_ranks(self.graph.gang, self.published_labels(), self.run_id)
+        return self._labels
+
     def _require_labels(self) -> None:
         """Check that the labels were not released, nor lost with a worker."""
         if self._released:
@@ -418,7 +425,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
     def reader(self) -> LabelReader:
         """Return the object that reads the labels."""
         graph = self.graph
-        return LabelReader(graph, self.label_location, self.run_id, self.depth)
+        return LabelReader(graph, self.readable_labels(), self.run_id, self.depth)
 
     def vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
         """Return the vertices, 0..n-1, at a distance of ``least`` to ``most``, ascending."""

@@ -393,6 +393,7 @@ asyncio.run(main())
                     "plot_levels",
                     "published_labels",
                     "label_location",
+                    "readable_labels",
                     "vertices_between",
                     "vertices_to",
                     "reader",

@@ -151,6 +151,12 @@ FAULTS = (
         ("tests/features/living/test_repair.py::test_the_log_has_the_last_change_of_each_edge",),
     ),
     Fault(
+        "dbfs/cluster/gang.py",
+        "not in ((), place) for key",
+        "== () for key",
+        ("tests/serving/test_labels.py::test_labels_that_dask_moved_to_another_worker",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/partition/labels.py",
         'packbits(differs, bitorder="little")',
         "packbits(differs)",

@@ -12,7 +12,7 @@ import pytest
 import dbfs
 from dbfs.assembly import BFSResult
 from dbfs.cluster import rank_calls
-from dbfs.cluster.gang import joined_workers
+from dbfs.cluster.gang import Key, joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
 from dbfs.graph import labels, positions
 from dbfs_workers.search.partition.ordering import DegreeOrder
@@ -184,6 +184,38 @@ def test_labels_that_left_their_worker(client: distributed.Client) -> None:
         client.run(drop, first.key, workers=[graph.record.addresses[0]])
         with pytest.raises(ResultReleasedError, match="rank 0: the labels under .* traverse again"):
             result.distances()
+
+
+def keep_other_copy(key: Key, first: str, other: str, dask_scheduler: distributed.Scheduler) -> None:
+    """Drop the first of two copies, as ``ReduceReplicas`` does, which Dask runs every two seconds."""
+    assert {worker.address for worker in dask_scheduler.tasks[key].who_has} == {first, other}
+    dask_scheduler.request_remove_replicas(first, [key], stimulus_id="test")
+
+
+def use(array: np.ndarray) -> int:
+    return array.size
+
+
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+def test_labels_that_dask_moved_to_another_worker(client: distributed.Client, engine: str) -> None:
+    """A task on another worker took the labels, and Dask kept that worker's copy alone."""
+    with dbfs.load(dbfs.from_arrays([0, 1], [1, 2]), client=client, ranks=2) as graph:
+        result, addresses = graph.bfs(0, predecessors=True, engine=engine), graph.record.addresses
+        moved = result.published_labels().distances[0]
+        array = result.to_dask_array()
+        client.submit(use, moved, workers=[addresses[1]]).result()
+        client.run_on_scheduler(keep_other_copy, moved.key, *addresses)
+        while len(client.who_has([moved])[moved.key]) > 1:
+            time.sleep(0.01)
+        for _ in range(2):
+            assert result.distances().tolist() == [0, 1, 2]
+            assert result.path_to(2) == [0, 1, 2]
+            assert result.to_dict() == {0: 0, 1: 1, 2: 2}
+        result.validate()
+        assert client.who_has(result.published_labels().distances)[result.published_labels().distances[0].key] == (
+            addresses[0],
+        )
+        assert array.compute().tolist() == [0, 2, 1]
 
 
 def test_vertices_past_2_to_the_31() -> None:

@@ -96,7 +96,7 @@ class SSSPResult(BFSResult):
         return self.reader().labels_between(least, most, predecessors=False)[0]
 
     def reader(self) -> WeightedReader:
-        return WeightedReader(self.graph, self.label_location, self.run_id, 0)
+        return WeightedReader(self.graph, self.readable_labels(), self.run_id, 0)
 
     def __repr__(self) -> str:
         sources = ", ".join(map(str, self.sources[:3])) + (", ..." if len(self.sources) > 3 else "")
