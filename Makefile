@@ -103,8 +103,10 @@ gpu: .venv/installed-dev
 # The kernels under compute-sanitizer, which comes with CUDA's toolkit.
 sanitize: .venv/installed-dev
 	for tool in memcheck racecheck; do \
-	  compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
-	    $(BIN)/python -m tests.search.cuda.sanitize --ranks $(RANKS) || exit 1; \
+	  for harness in search.cuda features.weights; do \
+	    compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
+	      $(BIN)/python -m tests.$$harness.sanitize --ranks $(RANKS) || exit 1; \
+	  done; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(BIN)/python -m pytest -q -m gpu tests/search/test_phases.py tests/features/living/test_repair_gpu.py \
 	    tests/features/lab/test_on_grids.py::test_ranks_sort_neighbours_and_contract_bins \
