@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import distributed
@@ -19,6 +20,7 @@ from dbfs.errors import FormatError, GraphNotFoundError, MissingFileError, Unrea
 from dbfs.features.catalog import catalog
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import EndLoad, Reserve
+from tests.support.gang import PATIENCE
 from tests.support.waiting import eventually
 
 
@@ -139,10 +141,14 @@ def test_a_catalog_is_loaded_but_for_its_bad_entries(client: distributed.Client,
 
 
 def test_a_graph_waits_for_its_workers_and_no_other_graph_waits_with_it(
-    client: distributed.Client, saved: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, client: distributed.Client, saved: Path, tmp_path: Path
 ) -> None:
     text = f"graphs: {{large: {{folder: {saved}, ranks: 99}}, small: {{folder: {saved}}}}}"
-    with dask.config.set({"dbfs.build-deadline": "1s"}):
+    # The clock of the waits passes the deadline at the first pause.
+    clock = [0.0]
+    passing = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda _: clock.append(clock.pop() + PATIENCE + 1))
+    monkeypatch.setattr(catalog, "time", passing)
+    with dask.config.set({"dbfs.build-deadline": f"{PATIENCE}s"}):
         answer = invoke(client, "--catalog", write(tmp_path / "catalog.yaml", text))
     assert answer.exit_code == 1
     waits, loaded = answer.stdout.splitlines()
