@@ -4,7 +4,6 @@
 """
 
 import argparse
-import multiprocessing
 import time
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
@@ -20,9 +19,9 @@ from dbfs_workers.features.weights.purpose import Weighted
 from dbfs_workers.features.weights.resident_part import ResidentWeights
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import Partition
-from tests.search.cuda.sanitize import SECONDS, together
 from tests.support.gang import partitions
 from tests.support.graphs import random
+from tests.support.sanitizing import SECONDS, rank_processes, together
 from tests.support.weights import arcs, assert_tree, by_column, expected, labels
 
 N = 3000
@@ -84,22 +83,12 @@ def main() -> None:
     count = parser.parse_args().ranks
     arrays, generator = random(N, 5 * N, 7), np.random.default_rng(7)
     parts = list(partitions(*arrays, count, directed=True))
-    context = multiprocessing.get_context("spawn")
-    ends = [context.Pipe() for _ in range(count)]
-    ranks = [context.Process(target=serve, args=(rank, end[1]), daemon=True) for rank, end in enumerate(ends)]
-    for rank in ranks:
-        rank.start()
-    pipes = [end[0] for end in ends]
-    offers = together(pipes, [*parts])
-    together(pipes, [offers] * count)
-    whole = generator.integers(0, 50, 5 * N)
-    for weights in (whole, whole + 2**40, whole.astype(np.float32), generator.random(5 * N)):
-        check(arrays, weights, parts, pipes)
-    for pipe in pipes:
-        pipe.send(None)
-    for rank in ranks:
-        rank.join()
-        assert rank.exitcode == 0
+    with rank_processes(serve, count) as pipes:
+        offers = together(pipes, [*parts])
+        together(pipes, [offers] * count)
+        whole = generator.integers(0, 50, 5 * N)
+        for weights in (whole, whole + 2**40, whole.astype(np.float32), generator.random(5 * N)):
+            check(arrays, weights, parts, pipes)
 
 
 if __name__ == "__main__":

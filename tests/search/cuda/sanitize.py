@@ -4,12 +4,10 @@
 
     compute-sanitizer --tool racecheck --target-processes all python -m tests.search.cuda.sanitize --ranks 2
 
-Every label is checked as well. There is no Dask: the sanitizer should slow down the kernels only.
+Every label is checked as well.
 """
 
 import argparse
-import multiprocessing
-import sys
 import time
 from multiprocessing.connection import Connection
 from typing import Any
@@ -30,8 +28,8 @@ from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import oracle
 from tests.support.graphs import circulant
 from tests.support.partitions import build
+from tests.support.sanitizing import SECONDS, rank_processes, together
 
-SECONDS = 300.0
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
 # leader levels that are handed over; sparse, dense and bottom-up levels; large degrees; one degree, so that the kernel
 # counts degrees until the batch.
@@ -112,13 +110,6 @@ def change(member: Member, partition: Partition, pipe: Connection) -> Partition:
     return made
 
 
-def together(pipes: list[Connection], messages: list[object]) -> list[object]:
-    """Send each rank its message, and return all answers."""
-    for pipe, message in zip(pipes, messages, strict=True):
-        pipe.send(message)
-    return [pipe.recv() for pipe in pipes]
-
-
 def by_vertex(stripe: Stripe, of_ranks: list[NDArray[np.generic]]) -> NDArray[np.int64]:
     """Return labels in the order of vertices."""
     vertices = np.arange(stripe.n)
@@ -171,19 +162,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--graph", choices=list(GRAPHS), action="append")
     chosen = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
-    ends = [context.Pipe() for _ in range(chosen.ranks)]
-    ranks = [context.Process(target=serve, args=(rank, end[1]), daemon=True) for rank, end in enumerate(ends)]
-    for rank in ranks:
-        rank.start()
-    pipes = [end[0] for end in ends]
-    for name in chosen.graph or GRAPHS:
-        check(name, GRAPHS[name](), pipes)
-    for pipe in pipes:
-        pipe.send(None)
-    for rank in ranks:
-        rank.join()
-    sys.exit(max(rank.exitcode or 0 for rank in ranks))
+    with rank_processes(serve, chosen.ranks) as pipes:
+        for name in chosen.graph or GRAPHS:
+            check(name, GRAPHS[name](), pipes)
 
 
 if __name__ == "__main__":
