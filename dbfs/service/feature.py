@@ -16,11 +16,11 @@ from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, QueuedRun, RunEntry
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
+from dbfs.service.late_workers import WorkerWatch
 from dbfs.service.queue import RunQueue
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs.service.worker_watch import WorkerWatch
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from tornado.ioloop import PeriodicCallback
 
 from dbfs.base.records import RunProgress, WorkerState
 from dbfs.service.entries import RunEntry, TaskRun
+from dbfs.service.late_workers import WorkerWatch
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.base.spec import direction_name
 from dbfs_workers.search.reports import RankProgress
 from dbfs_workers.serving.messages import GetRankProgress

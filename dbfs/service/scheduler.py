@@ -36,6 +36,7 @@ from dbfs.service.entries import GraphEntry, QueuedRun, Reservation, RunEntry, T
 from dbfs.service.feature import GraphChanges, Records, SchedulerFeature, ServiceView
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
+from dbfs.service.late_workers import WorkerWatch
 from dbfs.service.messages import (
     AddGraph,
     CancelRun,
@@ -64,7 +65,6 @@ from dbfs.service.queue import RunQueue
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls, all_answers, require_reach
-from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.base.text import counted
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary

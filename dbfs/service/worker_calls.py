@@ -11,7 +11,7 @@ from distributed.comm.addressing import get_address_host_port
 
 from dbfs.base.records import WorkerState
 from dbfs.errors import ExchangeUnavailableError, LateError, UnreachableError
-from dbfs.service.worker_watch import WorkerWatch
+from dbfs.service.late_workers import WorkerWatch
 from dbfs_workers.serving import rpc
 from dbfs_workers.serving.messages import DisconnectExchange, LeaveGang, ReachPeer, WorkerMessage
 from dbfs_workers.serving.rpc import A

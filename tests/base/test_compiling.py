@@ -51,7 +51,7 @@ def test_processes_of_a_machine_compile_a_kernel_once(tmp_path: Path) -> None:
 def test_a_crew_whose_processes_die_leaves_the_work_to_the_caller(tmp_path: Path) -> None:
     code = (
         "import dbfs_workers.base.compiling as c; c._WORK = 'import os; os._exit(1)'; "
-        "c.prepare(['dbfs_workers.search.partition.kernels.labels']); print('done')"
+        "c.prepare(['dbfs_workers.search.partition.kernels.first_labels']); print('done')"
     )
     process = run(code, tmp_path)
     assert process.communicate(timeout=300)[0] == "done\n"

@@ -136,13 +136,13 @@ FAULTS = (
         ("tests/search/test_phases.py::test_bottom_up_finds_the_unvisited_rows_with_a_parent",),
     ),
     Fault(
-        "workers/dbfs_workers/search/cpu/kernels/resident.py",
+        "workers/dbfs_workers/search/cpu/kernels/level.py",
         "    return ends[row] - starts[row]",
         "    return 1",
         ("tests/search/test_phases.py::test_bottom_up_finds_the_unvisited_rows_with_a_parent",),
     ),
     Fault(
-        "workers/dbfs_workers/search/cpu/kernels/resident.py",
+        "workers/dbfs_workers/search/cpu/kernels/level.py",
         "        visited[w] |= slice_bits[w]",
         "        visited[w] = slice_bits[w]",
         ("tests/search/test_phases.py::test_slices_are_marked_and_absorbed",),
@@ -268,7 +268,7 @@ FAULTS = (
         ("tests/search/test_led_levels.py::test_a_path_is_led_and_labelled_by_its_owners",),
     ),
     Fault(
-        "workers/dbfs_workers/search/levels/kernels/top_down.py",
+        "workers/dbfs_workers/search/levels/kernels/consecutive.py",
         "    record[_UNFINISHED] = resume[0] < frontier.size\n",
         "",
         ("tests/search/test_led_levels.py::test_a_bin_that_is_full_in_the_middle_of_a_row",),

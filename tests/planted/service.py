@@ -226,7 +226,7 @@ FAULTS = (
         ("tests/cluster/test_deadline.py::test_a_bounded_call_has_its_own_name_and_deadline",),
     ),
     Fault(
-        "dbfs/service/worker_watch.py",
+        "dbfs/service/late_workers.py",
         'worker.metrics.get("memory", 0)',
         'worker.metrics.get("memory", 0) // 1024',
         ("tests/faces/test_notebook.py::test_the_state_of_a_cluster",),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.search.exchange import segment
 from dbfs_workers.search.partition import scratch
-from dbfs_workers.search.partition.kernels import labels as label_kernels
+from dbfs_workers.search.partition.kernels import first_labels as label_kernels
 from dbfs_workers.search.partition.labels import LabelPool
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.shared_rows import share, token_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dbfs.service import idle, run_watch, turns, worker_watch
+from dbfs.service import idle, late_workers, run_watch, turns
 from dbfs_workers.search.members import member
 from dbfs_workers.serving import plugin
 from dbfs_workers.serving.turns import leader, ranks, worker
@@ -151,7 +151,7 @@ def _patch(patched: pytest.MonkeyPatch, the_wire: wire.Wire, gangs: Gangs) -> No
         patched.setattr(threaded, "threading", fibers.THREADING)
     patched.setattr(leader, "wait", fibers.wait)
     patched.setattr(member, "ThreadPoolExecutor", fibers.Executor)
-    for watching in (idle, run_watch, worker_watch):
+    for watching in (idle, run_watch, late_workers):
         patched.setattr(watching, "PeriodicCallback", fibers.Periodic)
     patched.setattr(plugin, "WorkerDoor", lambda of: wire.Door(the_wire, of.address))
     patched.setattr(plugin, "start_returning", lambda *_: None)

@@ -2,7 +2,7 @@
 
 In: the arrays of ``search.partition`` (partition, scratch, labels) and the bins of an exchange, changed in place.
 Out: the counts of the phase. ``cpu`` calls Numba kernels: ``cpu.kernels.phases`` has one a phase,
-``cpu.kernels.resident`` one a level of the resident loop. ``cuda`` launches those of ``search/cuda/kernels/phases``.
+``cpu.kernels.level`` one a level of the resident loop. ``cuda`` launches those of ``search/cuda/kernels/phases``.
 """
 
 from functools import cache

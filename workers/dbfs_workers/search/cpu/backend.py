@@ -10,8 +10,8 @@ from dbfs_workers.base.team import Team
 from dbfs_workers.search.backend import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.search.cpu import team as cpu_team
 from dbfs_workers.search.cpu import team_calls as cpu_team_calls
+from dbfs_workers.search.cpu.kernels import level as level_kernels
 from dbfs_workers.search.cpu.kernels import phases as kernels
-from dbfs_workers.search.cpu.kernels import resident as resident_kernels
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr, Partition
@@ -100,7 +100,7 @@ class CpuBackend:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
         if scratch.team is not None and cpu_team.takes_top_down(scratch):
             return cpu_team.top_down(scratch.team, scratch, labels, distance, bins)
-        edges, own, sent = resident_kernels.top_down(
+        edges, own, sent = level_kernels.top_down(
             kernel_rows(scratch.rows),
             scratch.frontier,
             scratch.resume,
@@ -121,7 +121,7 @@ class CpuBackend:
             return cpu_team.bottom_up(scratch.team, scratch, labels, distance, found_bits)
         own, into = scratch.rows, scratch.parent_rows
         assert into is not None
-        found: tuple[int, int, int] = resident_kernels.bottom_up(
+        found: tuple[int, int, int] = level_kernels.bottom_up(
             *into,
             own.starts,
             own.ends,
@@ -136,13 +136,13 @@ class CpuBackend:
 
     def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
         """Reads 4 bytes a vertex, writes one bit a row of the rank."""
-        resident_kernels.mark(rows, bits)
+        level_kernels.mark(rows, bits)
 
     def absorb(
         self, slice_bits: NDArray[np.uint32], frontier_bits: NDArray[np.uint32], visited: NDArray[np.uint32]
     ) -> None:
         """Reads one bit a row and writes two."""
-        resident_kernels.absorb(slice_bits, frontier_bits, visited)
+        level_kernels.absorb(slice_bits, frontier_bits, visited)
 
     def edge_count(self, partition: Partition, frontier: NDArray[np.uint32]) -> int:
         """Reads 16 bytes of offsets a vertex."""

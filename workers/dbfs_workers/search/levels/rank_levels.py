@@ -11,7 +11,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.jit import SMALL
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.kernels.resident import top_down
+from dbfs_workers.search.cpu.kernels.level import top_down
 from dbfs_workers.search.exchange.protocol import CrossedBy, Exchange
 from dbfs_workers.search.levels import kernels
 from dbfs_workers.search.levels.led_levels import LedLevels

@@ -2,7 +2,7 @@
 
 from dbfs_workers.search.cpu import team as cpu_team
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.search.levels.kernels import top_down as kernels
+from dbfs_workers.search.levels.kernels import consecutive as kernels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import CROSS, State
 from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, StripeWork

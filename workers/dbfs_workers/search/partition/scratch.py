@@ -59,7 +59,7 @@ class Scratch:
         self._pool = pool
         if pool is not None:
             # Imported here because the import compiles kernels.
-            from dbfs_workers.search.partition.kernels import labels as label_kernels
+            from dbfs_workers.search.partition.kernels import first_labels as label_kernels
 
             self._label_kernels = label_kernels
         # Whether the labels of the traversal under way lack those of unvisited rows.

@@ -5,7 +5,7 @@ from typing import Final
 NEEDED: Final = (
     "dbfs_workers.search.cpu.kernels.phases:contract",
     "dbfs_workers.search.cpu.kernels.phases:edge_count",
-    "dbfs_workers.search.cpu.kernels.resident",
+    "dbfs_workers.search.cpu.kernels.level",
 )
 """The phases of one rank; the host directs each level."""
 

@@ -10,9 +10,9 @@ from numba import types
 from numpy.typing import NDArray
 
 from dbfs_workers.base.jit import READ_INT64, READ_UINT32, UINT32, int64, kernel, named
+from dbfs_workers.search.cpu.kernels.level import adopt, find
 from dbfs_workers.search.cpu.kernels.phases import BINS, LABELS, Bins, label
 from dbfs_workers.search.cpu.kernels.places import SHARING, Shares, Sharing, own_part, take_shared
-from dbfs_workers.search.cpu.kernels.resident import adopt, find
 from dbfs_workers.search.cpu.kernels.walk import contraction_shared, search_shared, walk_shared
 from dbfs_workers.search.partition.kernels.rows import ROWS
 from dbfs_workers.search.partition.labels import LabelArrays

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-TOP_DOWN: Final = ("dbfs_workers.search.levels.kernels.top_down",)
+TOP_DOWN: Final = ("dbfs_workers.search.levels.kernels.consecutive",)
 """One kernel for many top-down levels."""
 
 LED: Final = ("dbfs_workers.search.levels.kernels.led",)

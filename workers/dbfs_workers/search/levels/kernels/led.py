@@ -20,7 +20,7 @@ from dbfs_workers.search.cpu.kernels.phases import claim
 from dbfs_workers.search.cpu.kernels.walk import walk
 from dbfs_workers.search.exchange.kernels.barrier import END, RUN_SHIFT
 from dbfs_workers.search.exchange.segment import ABORT
-from dbfs_workers.search.levels.kernels.top_down import elapsed, knows_witness
+from dbfs_workers.search.levels.kernels.consecutive import elapsed, knows_witness
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
 from dbfs_workers.search.levels.state import choose_direction, end_level, over
 from dbfs_workers.search.partition.kernels import rows as row_kernels

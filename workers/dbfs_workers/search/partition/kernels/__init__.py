@@ -2,5 +2,5 @@
 
 from typing import Final
 
-NEEDED: Final = ("dbfs_workers.search.partition.kernels.labels",)
+NEEDED: Final = ("dbfs_workers.search.partition.kernels.first_labels",)
 """What each traversal needs compiled."""

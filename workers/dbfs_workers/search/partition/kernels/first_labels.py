@@ -1,4 +1,4 @@
-"""CPU kernels of labels."""
+"""CPU kernels of the labels that are written at once: of the sources, and of unreached vertices."""
 
 import numpy as np
 

@@ -16,8 +16,8 @@ from distributed.core import Status
 import dbfs
 from dbfs.base.records import GraphStatus, WorkerState, WorkerStatus, waits_for
 from dbfs.cli.graphs import _state
-from dbfs.service import worker_watch
-from dbfs.service.worker_watch import WorkerWatch
+from dbfs.service import late_workers
+from dbfs.service.late_workers import WorkerWatch
 from tests.support.waiting import eventually
 
 READY = WorkerStatus("tcp://a:1", "one", "a", WorkerState.READY, 0.0, 480 << 20, 600 << 20, 0.3, ("web",))
@@ -36,8 +36,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(worker_watch, "time", clock)
-    monkeypatch.setattr(worker_watch, "PeriodicCallback", lambda *_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(late_workers, "time", clock)
+    monkeypatch.setattr(late_workers, "PeriodicCallback", lambda *_: SimpleNamespace(start=lambda: None))
     return clock
 
 

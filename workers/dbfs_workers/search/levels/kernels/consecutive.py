@@ -2,7 +2,7 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
-from ``cpu.kernels.resident`` and ``phases``, the crossings from ``kernels.barrier``. The caller makes an envoy's
+from ``cpu.kernels.level`` and ``phases``, the crossings from ``kernels.barrier``. The caller makes an envoy's
 crossings. Where the threads of a worker share a phase (``cpu_team``), the kernel leaves the level to ``by_host``.
 """
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.intrinsics import monotonic_ns
 from dbfs_workers.base.jit import INT64, UINT32, int64, kernel, named, void
+from dbfs_workers.search.cpu.kernels.level import top_down
 from dbfs_workers.search.cpu.kernels.phases import LABELS, contract
-from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.cpu.kernels.team import is_large
 from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross
 from dbfs_workers.search.exchange.kernels.bins import bin_from, bins_for
