@@ -133,7 +133,9 @@ FAULTS = (
         "workers/dbfs_workers/search/exchange/kernels/barrier.py",
         "    if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:\n        return ABORTED, p\n",
         "",
-        ("tests/search/exchange/test_exchange.py::test_the_first_of_two_aborts_is_the_cause",),
+        (
+            "tests/search/exchange/test_exchange.py::test_a_rank_that_finds_all_others_at_the_barrier_of_a_cancelled_run",
+        ),
     ),
     Fault(
         "workers/dbfs_workers/search/exchange/shared_memory.py",

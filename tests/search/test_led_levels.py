@@ -17,12 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, RunCancelledError
 from dbfs_workers.base.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.base.tokens import Token
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.levels import led_size, loop
+from dbfs_workers.search.levels.kernels import LED, TOP_DOWN
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.shared_rows import LARGEST_DEGREE, HostRows, share, token_of
@@ -33,6 +35,12 @@ from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec, started
 
 LENGTH = 3000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Kernels that are not compiled yet leave their levels to the host."""
+    compiling.prepare((*TOP_DOWN, *LED))
 
 
 def path(length: int) -> graphs.Arrays:

@@ -5,6 +5,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,18 @@ def test_the_first_of_two_aborts_is_the_cause(alone: SharedMemoryExchange) -> No
         alone.cross(0, "test", Nothing(), sliced=False)
 
 
+def test_a_rank_that_finds_all_others_at_the_barrier_of_a_cancelled_run() -> None:
+    ranks = shared_memory(Stripe(100, 2))
+    for rank in ranks:
+        rank.begin("run", 1, time.monotonic() + PATIENCE)
+    ranks[0].abort(1, Cause.CANCELLED, "enough")
+    for rank in ranks:
+        with pytest.raises(RunCancelledError, match="cancelled: enough$"):
+            rank.cross(0, "test", Nothing(), sliced=False)
+    for rank in ranks:
+        rank.close()
+
+
 def test_a_look_finds_an_abort_and_the_deadline(alone: SharedMemoryExchange) -> None:
     alone.begin("run", 1, time.monotonic() + PATIENCE)
     alone.look(3, "test")
@@ -345,9 +358,20 @@ def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
     exchange.close()
 
 
-def test_a_crossing_empties_the_bins(alone: SharedMemoryExchange) -> None:
-    alone.begin("run", 1, time.monotonic() + PATIENCE)
-    for size in (3, 0, 5):
-        alone.bin_ends[0] = size
-        alone.cross(0, "test", Nothing(), sliced=False)
-        assert (alone.bin_ends.tolist(), alone.log_end) == ([0], size)
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_crossing_empties_the_bins(p: int) -> None:
+    ranks = shared_memory(Stripe(8, p))
+
+    def cross(rank: SharedMemoryExchange) -> None:
+        rank.cross(0, "test", Nothing(), sliced=False)
+
+    with ThreadPoolExecutor(p) as pool:
+        for rank in ranks:
+            rank.begin("run", 1, time.monotonic() + PATIENCE)
+        for size in (3, 0, 5):
+            for rank in ranks:
+                rank.bin_ends[:] = size
+            list(pool.map(cross, ranks))
+            assert [(rank.bin_ends.tolist(), rank.log_end) for rank in ranks] == [([0] * p, size)] * p
+    for rank in ranks:
+        rank.close()

@@ -90,7 +90,7 @@ def begin(folder: Folder, token: str, saver: Saver) -> bool:
     now = folder.modified(_note(token))
     for other in tokens(NOTE, folder.names()) - {token}:
         if _is_dead(folder, other, now):
-            _end(folder, other)
+            folder.remove(_note(other))
     _collect(folder)
     return made
 
@@ -116,7 +116,7 @@ def publish(folder: Folder, token: str, manifest: Manifest, replace: bool) -> bo
         check()
         raise
     if exchanged:
-        _end(folder, token)
+        folder.remove(_note(token))
         _collect(folder)
     return exchanged
 
@@ -127,7 +127,7 @@ def withdraw(folder: Folder, token: str) -> bool:
     Raises:
         FormatError, UnreadableFileError: the folder can't be read.
     """
-    _end(folder, token)
+    folder.remove(_note(token))
     named = token.encode() in _manifest_text(folder)
     if named:
         _collect(folder)
@@ -166,15 +166,10 @@ def _is_dead(folder: Folder, token: str, now: float) -> bool:
     return saver.is_gone or now - since > saver.seconds + GRACE_SECONDS
 
 
-def _end(folder: Folder, token: str) -> None:
-    """Keep a save from publishing. It looks for its note first, and then needs the part."""
-    folder.remove(_note(token))
-    folder.remove(_part(token))
-
-
 def _collect(folder: Folder) -> None:
     """Remove the files that neither a note nor the manifest names."""
-    # In this order, since a save has its note before its files, and its manifest before its note goes.
+    # In this order, since a save has its note before its files, and its manifest before its note goes. A save looks for
+    # its note, and then renames its part: without the note it loses that, too.
     files = folder.names()
     for token in tokens(PART, files) - tokens(NOTE, folder.names()):
         folder.remove(_part(token))
