@@ -151,6 +151,12 @@ FAULTS = (
         ("tests/features/living/test_repair.py::test_the_log_has_the_last_change_of_each_edge",),
     ),
     Fault(
+        "dbfs/features/batches/measures.py",
+        "range(0, max(1, self.others.size), _BLOCK)",
+        "range(0, max(1, self.others.size), _BLOCK + 1)",
+        ("tests/features/batches/test_measures.py::test_connected_graphs_in_several_runs",),
+    ),
+    Fault(
         "dbfs/cluster/gang.py",
         "not in ((), place) for key",
         "== () for key",

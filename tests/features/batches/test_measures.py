@@ -23,7 +23,7 @@ from dbfs.errors import (
     InvalidOptionTypeError,
     InvalidVertexError,
 )
-from dbfs.features.batches import diameter, sweeps
+from dbfs.features.batches import diameter, measures, sweeps
 from dbfs.features.batches.diameter import Measure
 from dbfs.features.batches.measures import Options
 from dbfs.graph.traversing import traverse
@@ -89,6 +89,7 @@ def test_connected_graphs_in_several_runs(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], directed: bool
 ) -> None:
     monkeypatch.setattr(sweeps, "MOST_SOURCES", 20)
+    monkeypatch.setattr(measures, "_BLOCK", 40)
     graph = nx.gnp_random_graph(90, 0.1, 3, directed=directed)
     assert nx.is_strongly_connected(graph) if directed else nx.is_connected(graph)
     with load(client, graph, **options) as ours:
