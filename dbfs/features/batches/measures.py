@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,9 +42,8 @@ Floats = NDArray[np.float64]
 
 # A vertex that is in the sample has two other sampled vertices then, which a standard error needs.
 _LEAST_SAMPLE: Final = 3
-# Vertices whose measure a thread computes at a time, and threads.
-_BLOCK: Final = 1 << 16
-_THREADS: Final = min(4, os.cpu_count() or 1)
+# Vertices whose measure is computed at a time.
+_BLOCK: Final = 1 << 14
 
 
 @public
@@ -458,14 +456,10 @@ class _MeanSources:
 
     def by_blocks(self, work: Callable[[Floats, _MeanSources], tuple[Floats, ...]], totals: Floats) -> list[Floats]:
         """Return what ``work`` makes of all vertices, of so many at a time that its arrays stay in a core's cache."""
-
-        def made(first: int) -> tuple[Floats, ...]:
-            block = slice(first, first + _BLOCK)
-            return work(totals[:, block], replace(self, others=self.others[block]))
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            blocks = list(pool.map(made, range(0, max(1, self.others.size), _BLOCK)))
-        return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+        size = max(1, self.others.size)
+        blocks = [slice(first, first + _BLOCK) for first in range(0, size, _BLOCK)]
+        made = [work(totals[:, block], replace(self, others=self.others[block])) for block in blocks]
+        return [np.concatenate(parts) for parts in zip(*made, strict=True)]
 
     def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
         """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
