@@ -288,9 +288,13 @@ class Gang:
             raise
 
     def strayed(self, futures: Sequence[Sequence[distributed.Future]], deadline: Deadline, doing: str) -> bool:
-        """Return whether a worker of another rank has a result of futures by rank, or may have the only one.
+        """Return whether a rank's result is on another worker, in place of the rank's own or beside that.
 
-        Of a result that a task on another worker took, Dask keeps one of the two copies. Errors as for ``gather``.
+        A task on another worker that takes a result leaves two copies, of which Dask keeps either.
+
+        Args:
+            futures: of each kind of result, the futures by rank.
+            deadline, doing: as of ``gather``, as are the errors.
         """
         try:
             return sync(self.client, self._strayed, futures, deadline, doing)

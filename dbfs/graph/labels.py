@@ -91,7 +91,7 @@ class LabelReader:
 
     Args:
         graph: the graph. Its order by degree, if it has one, travels to the client only for many labels.
-        location: where the labels are.
+        location: where the labels are, each rank's on its worker.
         run_id: the run, for messages.
         depth: the largest distance.
 

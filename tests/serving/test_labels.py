@@ -20,6 +20,7 @@ from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.serving.reads.label_buffer import ClientBuffer
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
+from tests.support.waiting import eventually
 
 Way = Callable[[pytest.MonkeyPatch, distributed.Client], None]
 
@@ -205,8 +206,7 @@ def test_labels_that_dask_moved_to_another_worker(client: distributed.Client, en
         array = result.to_dask_array()
         client.submit(use, moved, workers=[addresses[1]]).result()
         client.run_on_scheduler(keep_other_copy, moved.key, *addresses)
-        while len(client.who_has([moved])[moved.key]) > 1:
-            time.sleep(0.01)
+        eventually(lambda: len(client.who_has([moved])[moved.key]) == 1)
         for _ in range(2):
             assert result.distances().tolist() == [0, 1, 2]
             assert result.path_to(2) == [0, 1, 2]

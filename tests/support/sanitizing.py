@@ -7,6 +7,11 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Final
 
+from dbfs_workers.assembly import resident_parts
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.resident import ResidentRunner
+from dbfs_workers.search.partition.partition import Partition
+
 SECONDS: Final = 300.0
 """The deadline of a run."""
 
@@ -27,6 +32,17 @@ def rank_processes(serve: Callable[[int, Connection], None], count: int) -> Iter
         rank.join()
     if failed := max(rank.exitcode or 0 for rank in ranks):
         sys.exit(failed)
+
+
+def connected_member(rank: int, pipe: Connection, partition: Partition) -> tuple[Member, ResidentRunner]:
+    """Make the member of a rank of a graph on its GPU, and connect it with the others by way of the pipe."""
+    runner = ResidentRunner("graph")
+    member = Member(rank, "partition", runner, resident_parts(runner))
+    member.make(partition)
+    pipe.send(member.offer())
+    member.connect(pipe.recv())
+    pipe.send("connected")
+    return member, runner
 
 
 def together(pipes: list[Connection], messages: list[object]) -> list[object]:

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.assembly import resident_parts
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.weights.columns import EdgeWeights
 from dbfs_workers.features.weights.purpose import Weighted
 from dbfs_workers.features.weights.resident_part import ResidentWeights
-from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import Partition
 from tests.support.gang import partitions
 from tests.support.graphs import random
-from tests.support.sanitizing import SECONDS, rank_processes, together
+from tests.support.sanitizing import SECONDS, connected_member, rank_processes, together
 from tests.support.weights import arcs, assert_tree, by_column, expected, labels
 
 N = 3000
@@ -34,16 +32,9 @@ def serve(rank: int, pipe: Connection) -> None:
     """Serve as one rank. The columns of weights come through the pipe, one after another."""
     import cupy
 
-    from dbfs_workers.search.members.resident import ResidentRunner
-
     cupy.cuda.Device(rank).use()
     partition: Partition = pipe.recv()
-    runner = ResidentRunner("graph")
-    member = Member(rank, "partition", runner, resident_parts(runner))
-    member.make(partition)
-    pipe.send(member.offer())
-    member.connect(pipe.recv())
-    pipe.send("connected")
+    member, runner = connected_member(rank, pipe, partition)
     number = 0
     while (weights := pipe.recv()) is not None:
         part = member.part_for(PURPOSES[0])

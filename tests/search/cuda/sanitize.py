@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges import generate
-from dbfs_workers.assembly import resident_parts
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.living.part import living_of
@@ -28,7 +27,7 @@ from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import oracle
 from tests.support.graphs import circulant
 from tests.support.partitions import build
-from tests.support.sanitizing import SECONDS, rank_processes, together
+from tests.support.sanitizing import SECONDS, connected_member, rank_processes, together
 
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
 # leader levels that are handed over; sparse, dense and bottom-up levels; large degrees; one degree, so that the kernel
@@ -66,17 +65,10 @@ def serve(rank: int, pipe: Connection) -> None:
     """Serve as one rank. The graphs come through the pipe, one after another."""
     import cupy
 
-    from dbfs_workers.search.members.resident import ResidentRunner
-
     cupy.cuda.Device(rank).use()
     while (wanted := pipe.recv()) is not None:
         name, partition = wanted
-        runner = ResidentRunner("graph")
-        member = Member(rank, "partition", runner, resident_parts(runner))
-        member.make(partition)
-        pipe.send(member.offer())
-        member.connect(pipe.recv())
-        pipe.send("connected")
+        member, runner = connected_member(rank, pipe, partition)
         specs = runs(name)
         for number, spec in enumerate(specs * 2):
             if number == len(specs):

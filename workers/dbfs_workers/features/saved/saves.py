@@ -169,7 +169,7 @@ def _is_dead(folder: Folder, token: str, now: float) -> bool:
 def _collect(folder: Folder) -> None:
     """Remove the files that neither a note nor the manifest names."""
     # In this order, since a save has its note before its files, and its manifest before its note goes. A save looks for
-    # its note, and then renames its part: without the note it loses that, too.
+    # its note before it renames its part; the part of a save without a note goes here.
     files = folder.names()
     for token in tokens(PART, files) - tokens(NOTE, folder.names()):
         folder.remove(_part(token))
