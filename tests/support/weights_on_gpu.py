@@ -48,7 +48,7 @@ def ranks(count: int) -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-class _Flag:
+class Flag:
     """The flag in memory of this process."""
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace CuPy by NumPy, and run the kernels on this CPU."""
     standin.install(monkeypatch, mapped=True)
     monkeypatch.setattr(device_memory, "address", lambda array: array.ctypes.data)
-    monkeypatch.setattr(on_gpu, "AbortFlag", _Flag)
+    monkeypatch.setattr(on_gpu, "AbortFlag", Flag)
     monkeypatch.setattr(on_gpu, "run_kernel", run_kernel)
 
 
 def run_kernel(
-    name: str, arguments: "np.ndarray[Any, Any]", flag: _Flag, deadline: float, *, gang: bool = False
+    name: str, arguments: "np.ndarray[Any, Any]", flag: Flag, deadline: float, *, gang: bool = False
 ) -> None:
     """See ``on_gpu.run_kernel``."""
     if not gang:

@@ -1,6 +1,5 @@
 """Shortest paths by weight on GPUs that reach each other's memory: one launch a rank (``kernels/near_far.cu``)."""
 
-import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from dbfs_workers.features.weights.kernels.sources import ALONE, GANG
 from dbfs_workers.features.weights.keys import NONE, first_unreached, key_of, largest, number_of
 from dbfs_workers.features.weights.purpose import Number, weighted
 from dbfs_workers.search.cuda import device_memory, layout
+from dbfs_workers.search.cuda.abort_flag import AbortFlag, wait
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.module import Launch, load
-from dbfs_workers.search.cuda.records import EAGER_SECONDS, LEAVE_SECONDS
-from dbfs_workers.search.cuda.run import KernelAbortedError, KernelHungError
+from dbfs_workers.search.cuda.run import KernelAbortedError
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.stripe import WORD_BITS, own_rows
@@ -62,9 +61,6 @@ _FEW_ROWS: Final = 1024
 _FEW_EDGES: Final = 4096
 
 Zeros = Callable[[int, Any], Any]
-
-# cudaErrorNotReady.
-_NOT_READY: Final = 600
 
 WHOLE32: Final = "whole32"
 """The kernel of integers whose sums are sure to fit 32 bits. The others are named by the type of distances."""
@@ -148,28 +144,6 @@ class GpuWeights:
         device_memory.require(stored.nbytes, where)
         mean, degree = (float(number_of(bits, np.dtype(np.float64))) for bits in (facts.mean, facts.degree))
         return cls(weights.dtype, kernel, cupy.asarray(stored), mean, degree)
-
-
-class AbortFlag:
-    """A word of the host's memory that the kernel reads.
-
-    Attributes:
-        address: where the kernel finds it.
-        word: uint64[1], not 0 to stop the kernel.
-    """
-
-    def __init__(self) -> None:
-        import cupy
-
-        self._runtime = cupy.cuda.runtime
-        self.address: int = self._runtime.hostAlloc(8, 2)  # cudaHostAllocMapped
-        memory: Any = (ctypes.c_char * 8).from_address(self.address)
-        self.word = np.frombuffer(memory, np.uint64)
-        self.word[0] = 0
-
-    def free(self) -> None:
-        """Free the memory."""
-        self._runtime.freeHost(self.address)
 
 
 class _Window:
@@ -367,22 +341,6 @@ def run_kernel(
     Launch(kernel, arguments, cooperative=True)(blocks, _THREADS, 0, stream.ptr)
     done.record(stream)
     wait(done, flag, deadline)
-
-
-def wait(done: Any, flag: AbortFlag, deadline: float) -> None:
-    """Wait for an event. Errors as for ``run_kernel``."""
-    import cupy
-
-    patient = time.monotonic() + EAGER_SECONDS
-    while cupy.cuda.runtime.eventQuery(done.ptr) == _NOT_READY:
-        now = time.monotonic()
-        if now > deadline:
-            flag.word[0] = 1
-        if now > deadline + LEAVE_SECONDS:
-            raise KernelHungError(f"the kernel did not end within {LEAVE_SECONDS:g} s after it was stopped")
-        time.sleep(20e-6 if now > patient else 0)
-    # Raises CUDA's error if the kernel failed.
-    done.synchronize()
 
 
 @cache
