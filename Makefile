@@ -109,6 +109,7 @@ sanitize: .venv/installed-dev
 	  done; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(BIN)/python -m pytest -q -m gpu tests/search/test_phases.py tests/features/living/test_repair_gpu.py \
+	    tests/features/paths/test_pairs_on_gpu.py \
 	    tests/features/lab/test_on_grids.py::test_ranks_sort_neighbours_and_contract_bins \
 	    tests/features/grid/test_grid_kernels.py::test_a_warp_enlists_for_the_bits_of_a_word || exit 1; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m tests.support.lab_checks --small || exit 1; \

@@ -59,10 +59,17 @@ def resident_parts(runner: "ResidentRunner") -> list[MemberPart]:
     from dbfs_workers.features.batches.resident_part import ResidentBatches
     from dbfs_workers.features.lab.resident_part import ResidentStrategies
     from dbfs_workers.features.living.gpu_parts import ResidentLiving
+    from dbfs_workers.features.paths.resident_part import ResidentPaths
     from dbfs_workers.features.weights.resident_part import ResidentWeights
 
     living = ResidentLiving(runner)
-    return [ResidentBatches(runner), living, ResidentStrategies(runner, living), ResidentWeights(runner)]
+    return [
+        ResidentBatches(runner),
+        living,
+        ResidentStrategies(runner, living),
+        ResidentPaths(runner),
+        ResidentWeights(runner),
+    ]
 
 
 def worker_service(memory_share: float) -> WorkerService:

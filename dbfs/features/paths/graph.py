@@ -121,8 +121,9 @@ class PathsGraph(Graph[R]):
     ) -> NDArray[np.int32]:
         """Return int32[k]: the distances of k pairs, a source and a target each, -1 without a path.
 
-        One run searches for all pairs, each as by ``distance``. Of a rank alone the threads share the pairs. On GPUs
-        and in a 2-D partition a sweep serves up to 512 sources.
+        One run searches for all pairs, each as by ``distance``. Of a rank alone the threads share the pairs. A GPU
+        alone searches for hundreds of pairs at once from both ends, a block of threads each. On several GPUs, in a 2-D
+        partition, and on a GPU without in-edges of a directed graph a sweep serves up to 512 sources.
 
         Args:
             pairs: pairs of ids, or an array of shape (k, 2); pairs may occur again.

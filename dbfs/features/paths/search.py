@@ -40,6 +40,16 @@ def searched_by_ranks(graph: StripedGraph) -> bool:
     return graph.backend == "cpu" and graph.layout == "1d"
 
 
+def _many_searched(graph: StripedGraph) -> bool:
+    """Return whether the ranks search for many pairs from both ends: also a GPU alone, where edges lead backwards.
+
+    A search that goes forward alone would see half of the edges for each pair, on one of many blocks of the GPU; a
+    sweep sees them once for 512 sources.
+    """
+    alone = graph.exchange == "cuda_ipc" and graph.layout == "1d" and graph.ranks == 1
+    return searched_by_ranks(graph) or (alone and graph.record.infos[0].has_parents)
+
+
 def _goes_back(graph: StripedGraph) -> bool:
     """Return whether the ranks can follow edges backwards."""
     return searched_by_ranks(graph) and graph.record.infos[0].has_parents
@@ -73,9 +83,11 @@ def distances_of(
 
     Errors as for ``Graph.pair_distances``.
     """
-    if not searched_by_ranks(graph):
-        one = len(pairs) == 1 or np.unique(pairs[:, 0]).size < 2
-        return _by_traversals(graph, pairs, progress) if one else _by_batches(graph, pairs, progress)
+    if not searched_by_ranks(graph) and np.unique(pairs[:, 0]).size < 2:
+        # All of a GPU makes one traversal sooner than one of its blocks makes a search.
+        return _by_traversals(graph, pairs, progress)
+    if not _many_searched(graph):
+        return _by_batches(graph, pairs, progress)
     parts = [tuple(pairs[first : first + _PAIRS].ravel().tolist()) for first in range(0, len(pairs), _PAIRS)]
     found, version = [np.empty(0, np.int32)], None
     for made in _answers(graph, DISTANCES, parts, progress) if parts else ():

@@ -26,6 +26,7 @@ from dbfs_workers.features.lab.enactor import policy_constants
 from dbfs_workers.features.lab.kernels.sources import lab_source
 from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.living.kernels.sources import MERGING, REPAIR
+from dbfs_workers.features.paths.kernels.sources import PAIRS
 from dbfs_workers.features.validation.kernels.sources import VALIDATION
 from dbfs_workers.features.weights.kernels.sources import ALONE, GANG
 from dbfs_workers.search.cuda import layout, module
@@ -77,6 +78,7 @@ SMALL_KERNELS = {
     REPAIR: {"dbfs_repair"},
     ALONE: {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")},
     GANG: {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")},
+    PAIRS: {"dbfs_pair_distances"},
     BY_VERTEX: {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
     lab_source("expand_contract"): {"dbfs_lab_expand_contract"},
     lab_source("contract_expand"): {"dbfs_lab_contract_expand"},

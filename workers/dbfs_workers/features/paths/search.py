@@ -17,13 +17,13 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.paths.kernels import search as kernels
 from dbfs_workers.features.paths.kernels import trail as trails
-from dbfs_workers.features.paths.purpose import DISTANCES, PairAnswer, PairSearch
+from dbfs_workers.features.paths.purpose import DISTANCES, PairSearch, report
 from dbfs_workers.search.cpu.kernels.phases import Bins, contract
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.partition import Partition, require_present
 from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
-from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.search.reports import RankRun
 from dbfs_workers.search.reports.counts import Largest, Total
 from dbfs_workers.search.reports.crossings import Most, Nothing
 
@@ -177,16 +177,9 @@ class RankSearch(ABC):
         """Return the answer, and no labels."""
         # All ranks find the same distances.
         answers = self._exchange.rank == 0 or self._purpose.wants != DISTANCES
-        return RankRun(
-            labels=PairAnswer(self._answer if answers else self._answer[:0]),
-            levels=CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
-            reached=0,
-            edges=0,
-            depth=0,
-            elapsed=self._ended - self._started,
-            setup=self._started - self._began,
-            version=self._partition.version,
-        )
+        answer = self._answer if answers else self._answer[:0]
+        elapsed, setup = self._ended - self._started, self._started - self._began
+        return report(answer, elapsed, setup, self._partition.version)
 
     def _bins(self) -> Bins:
         """Return the bins of the next crossing."""
