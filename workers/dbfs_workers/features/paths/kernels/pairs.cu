@@ -1,10 +1,11 @@
-// Distances of many pairs of rows on the only GPU of a graph, each searched from both ends, as by kernels/search.py.
+// Distances of many pairs of rows on the only GPU of a graph, each searched from both ends: see
+// features/paths/kernels/search.py.
 //
-// A block searches for one pair at a time and takes the next one from a counter, so that a long search holds up no other
-// pair. It has two bits for each row, one a side, of sixteen rows in a word: one load answers for both sides. And it has
-// a queue of rows for each side, by distance, which is a ring: a search of many rows overwrites those behind the frontier.
-// What the queues still have tells which bits to clear after a pair; behind a ring that went round, all are cleared. A
-// pair whose frontiers do not fit is given back: the host then runs few blocks, whose queues have room for all rows.
+// A block searches for one pair at a time and takes the next one from a counter, so that a long search holds up no
+// other pair. It has two bits for each row, one a side, of sixteen rows in a word: one load answers for both sides. And
+// it has a queue of rows for each side, by distance. The queue is a ring, whose new rows overwrite those behind the
+// frontier. The queues tell which bits to clear after a pair; behind a ring that went round, all are cleared. A pair
+// whose frontiers do not fit is given back: the host then runs few blocks, whose queues have room for all rows.
 //
 // The threads of a block share the edges of kThreads rows at a time. An edge costs a column and a word of bits, a new
 // row an atomic and 16 bytes of offsets twice: its degree counts for the choice of the side.
@@ -29,11 +30,13 @@ struct Pairs {
 };
 static_assert(sizeof(Pairs) == 11 * 8 + 4 * 4, "the fields of on_gpu.py");
 
-enum { kNext = 0, kOutcome = 1 };  // words of `control`: pairs that are taken; why the launch was stopped
-enum { kAborted = 1, kLate, kMet, kFull };  // ends of a search
+// Words of `control`: pairs that are taken; why the launch was stopped.
+enum { kNext = 0, kOutcome = 1 };
+// Ends of a search. Of several in one round any may stay: each is true.
+enum { kAborted = 1, kLate, kMet, kFull };
 constexpr i32 kNoPath = -1, kNoRoom = -2;
 constexpr u32 kUnroll = 2;       // edges in flight per thread
-constexpr i64 kPiece = 4096;     // most edges of a row between two looks at the clock, which are milliseconds apart
+constexpr i64 kPiece = 4096;     // most edges of a row in a round, so that looks at the clock are milliseconds apart
 constexpr u64 kLookNs = 200000;  // the host's flag, which takes 1 us, is looked at this often
 constexpr u64 kNever = ~(u64)0;  // edges of a side that can't go on
 
@@ -48,10 +51,10 @@ struct Front {
 struct Shared {
   Front fronts[2];
   u64 pair;
-  u64 started, looked;    // times of the first thread
-  u64 edges;              // of the next frontier
-  i64 places[kThreads];   // by row of a round: where its edge 0 would lie if all edges of the round were in one list
-  u32 firsts[kThreads];   // its first edge in that list
+  u64 started, looked;   // times of the first thread
+  u64 edges;             // of the next frontier
+  u32 firsts[kThreads];  // by row of a round: its first edge in the list of the round's edges
+  i64 places[kThreads];  // what to add to a place in that list for the place of the edge
   u32 sums[kWarps];
   u32 end;  // why the search ends; 0 while it goes on
 };
@@ -160,7 +163,7 @@ __device__ __forceinline__ void walk(const Pairs& a, Shared& s, const Memory& m,
   }
 }
 
-// Run a level of a side; true if the search ends in it. All threads get the same answer, as of all functions below.
+// Run a level of a side; true if the search ends in it. All threads call this and what follows, and get one answer.
 __device__ bool expand(const Pairs& a, Shared& s, const Memory& m, u32 side) {
   const u32 end = s.fronts[side].end;
   for (u32 first = s.fronts[side].begin; first < end; first += kThreads) {
@@ -173,7 +176,7 @@ __device__ bool expand(const Pairs& a, Shared& s, const Memory& m, u32 side) {
       walk(a, s, m, side, list_edges(s, edges.begin, (u32)count));
       edges.begin += count;
       __syncthreads();
-      // The next barrier is before the next look, which may write it.
+      // Another barrier is before the next look, which may write it.
       if (s.end) return true;
     }
   }
