@@ -137,12 +137,12 @@ def test_any_graph_in_queues_of_any_size(
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_hubs_whose_edges_all_threads_share(device: bool, kind: str) -> None:
-    """Two stars of more leaves than a block has threads, one with more than a piece of edges, joined at a leaf."""
-    many, few = 5000, 300
-    n = many + few + 2
-    src = np.concatenate([np.zeros(many, int), np.full(few, 1), [2, many + 1, 2]])
-    dst = np.concatenate([np.arange(2, many + 2), np.arange(many + 2, n), [1, many + 2, 2]])
-    pairs = [(3, n - 1), (0, 1), (0, n - 1), (n - 1, 0), (1, 0), (5, 6), (4, 4), (many + 1, n - 1), (2, n - 1)]
+    """Two stars of more leaves than a block has threads. The last edge of one hub, in another piece, joins them."""
+    one, other = 5000, 6000
+    n = one + other + 2
+    src = np.concatenate([np.zeros(one, int), np.full(other, 1), [one + 1, 2]])
+    dst = np.concatenate([np.arange(2, one + 2), np.arange(one + 2, n), [1, 2]])
+    pairs = [(0, 1), (0, n - 1), (3, n - 1), (n - 1, 0), (1, 0), (5, 6), (4, 4), (one + 1, n - 1), (2, n - 1)]
     assert_right((n, src, dst), kind, pairs)
 
 
