@@ -270,4 +270,16 @@ FAULTS = (
         "return spare",
         ("tests/features/views/test_ordering.py",),
     ),
+    Fault(
+        "workers/dbfs_workers/features/weights/worker.py",
+        "replace(partition, deleted=edges.deleted)",
+        "partition",
+        ("tests/features/weights/test_layouts.py::test_a_view_of_a_grid_keeps_what_it_left_out",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/checks.py",
+        "        first += own.m_local\n",
+        "",
+        ("tests/features/weights/test_layouts.py::test_the_ranks_keep_stripes_until_the_graph_is_unloaded",),
+    ),
 )
