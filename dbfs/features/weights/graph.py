@@ -67,8 +67,8 @@ class WeightsGraph(PathsGraph[R]):
                 message names the column and an edge. Or ``max_distance`` or ``delta`` is below 0.
             InvalidOptionTypeError: the column has no numbers; or an option is no number.
             DistanceOverflowError: a distance needs more than 64 bits.
-            GraphTooLargeError: the workers have too little memory for what the first call adds: in the layout ``2d`` the
-                edges and their columns once more, by vertex; on GPUs that do not map each other's memory a copy of the
+            GraphTooLargeError: the workers have too little memory for what the first call adds: in the layout ``2d``
+                the edges and their columns once more; on GPUs that do not map each other's memory a copy of the
                 edges, which the CPU searches.
             Other errors as for ``bfs``.
         """
