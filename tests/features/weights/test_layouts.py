@@ -23,14 +23,22 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.assembly import Graph
-from dbfs.errors import DeadlineExceededError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
+from dbfs.errors import (
+    DeadlineExceededError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    InvalidVertexError,
+    NoRoomForLabelsError,
+)
 from dbfs.features.weights import columns as client_columns
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.weights.columns import Stripes
+from dbfs_workers.search.members.label_room import LabelRoom
 from tests.support import graphs
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu, needs_nccl
 from tests.support.nccl import cluster_by_nccl
 from tests.support.pretended_hosts import pretended_hosts
+from tests.support.runs import set_room
 from tests.support.standin import pretend_to_have_a_gpu
 from tests.support.waiting import eventually
 from tests.support.weights import arcs, assert_tree, expected, weighted_graphs
@@ -210,7 +218,9 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Callable[..., Graph]]:
 
     def load(case: Case, **options: Any) -> Graph:
         graph = case.load(client, ranks=ranks, backend="cuda", **options)
-        assert (graph.backend, graph.exchange) == ("cuda", exchange)
+        # The ranks of a grid map each other's messages, but not their edges, where they can.
+        assert graph.backend == "cuda"
+        assert graph.exchange == exchange or options["layout"] == "2d"
         return graph
 
     with dask.config.set({"dbfs.exchange": wanted}), started() as client:
@@ -233,6 +243,26 @@ def test_gpus_that_do_not_map_each_other(
         if layout == "1d":
             with graph.where(edges=pc.field("kept")) as view:
                 case.check(view, [3, 50], view=True)
+
+
+def test_a_run_takes_the_hosts_memory(apart: Callable[..., Graph]) -> None:
+    case = drawn("int64", directed=False)
+    with apart(case, layout="1d") as graph:
+        room = LabelRoom().total_bytes()
+
+        def limit(nbytes: int) -> None:
+            graph.gang.client.run(set_room, graph.record.graph_id, nbytes, workers=[*graph.gang.addresses])
+
+        limit(1)
+        with pytest.raises(GraphTooLargeError, match="copying its edges for shortest paths by weight takes about"):
+            graph.sssp(3, "w")
+        limit(room)
+        case.check(graph, [3])
+        limit(1)
+        with pytest.raises(NoRoomForLabelsError, match="the distances of 1 traversals by 'w' need"):
+            graph.sssp(3, "w")
+        limit(room)
+        case.check(graph, [3])
 
 
 @pytest.mark.full
