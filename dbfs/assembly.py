@@ -173,7 +173,7 @@ class Graph(
 
     result_type = BFSResult
     engines = ENGINES
-    _keeper = BuildOptions.keeper
+    keeper = BuildOptions.keeper
     _column_keys = staticmethod(edge_column_keys)
 
     @bounded()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dbfs.base.calls import part_of
 from dbfs.base.integers import vertex_number
 from dbfs.base.records import Formation, GraphRecord
+from dbfs.building.attributes import AttributeKeeper
 from dbfs.cluster.awaiting import AsyncView
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, Ref, release
@@ -72,6 +73,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         deletions: the vertices that were deleted.
         results: results of this object whose labels are on the workers.
         engines: the engines by name, of which only the assembly knows all.
+        keeper: what keeps the columns of edges; None without such a feature.
     """
 
     _inner = StaysHere._inner | {
@@ -81,6 +83,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         "follow",
         "formed",
         "gang",
+        "keeper",
         "lookup",
         "numbering",
         "partition_keys",
@@ -94,6 +97,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
     }
 
     engines: ClassVar[Engines]
+    keeper: ClassVar[AttributeKeeper | None] = None
 
     def __init__(self, record: GraphRecord, formed: Formation, client: distributed.Client) -> None:
         super().__init__(record, formed)

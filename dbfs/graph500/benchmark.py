@@ -190,7 +190,7 @@ def graph500(
     client = current_client(client)
     ServiceClient.of(client)
     gang = Gang(client, roster(client, ranks))
-    # Several GPUs do not find shortest paths by weight.
+    # Several GPUs are slower by weight than one, or leave the rounds to a CPU core each.
     backend = choose_backend(gang, "cpu" if sssp and backend == "auto" and gang.p > 1 else backend)
     _require_fit(edges_of, scale, gang, backend, order)
     options: dict[str, Any] = {"order": order, "keep_edges": True, "backend": backend, "edge_columns": columns}

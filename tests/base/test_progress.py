@@ -156,6 +156,8 @@ def test_every_task_of_a_build_belongs_to_a_stage() -> None:
         *("free-bins", "sort", "partition", "partition-info", "blocks", "row-degrees"),
         # Of a batch of changes, which shows no progress.
         "bin-changes",
+        # Of the partitions in 1d of a graph in another layout, for a save or for weights.
+        "join-parts",
         # Of the search for edges that are listed at one end only, which most builds do without.
         *("missing", "first-missing"),
     }

@@ -372,6 +372,7 @@ asyncio.run(main())
                 "plot_degrees",
                 "begins_again",
                 "engines",
+                "keeper",
                 "follow",
                 "partition_keys",
                 "python_ids",

@@ -173,4 +173,16 @@ FAULTS = (
         "space = process_space() and f",
         ("tests/search/exchange/test_across_hosts.py::test_processes_of_one_host_have_one_kernel_and_one_user",),
     ),
+    Fault(
+        "workers/dbfs_workers/search/exchange/hosted.py",
+        "        carrier.reset(False)\n",
+        "",
+        ("tests/search/exchange/test_hosted.py",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/exchange/hosted.py",
+        "        self.bin_ends[:] = 0\n        return carrier.cross",
+        "        return carrier.cross",
+        ("tests/search/exchange/test_hosted.py",),
+    ),
 )

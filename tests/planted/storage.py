@@ -59,8 +59,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/features/grid/grid.py",
-        "        return max(stripe.words_local, -(-stripe.n_local // (2 * self.columns)))",
-        "        return -(-stripe.n_local // (2 * self.columns))",
+        "max(stripe.words_local, -(-stripe.n_local //",
+        "max(-(-stripe.n_local //",
         ("tests/features/grid/test_grid_levels.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
     ),
     Fault(
@@ -269,5 +269,23 @@ FAULTS = (
         "return spare if digits % 2 else found",
         "return spare",
         ("tests/features/views/test_ordering.py",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/worker.py",
+        "replace(partition, deleted=edges.deleted)",
+        "partition",
+        ("tests/features/weights/test_layouts.py::test_a_view_of_a_grid_keeps_what_it_left_out",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/weights/checks.py",
+        "        first += own.m_local\n",
+        "",
+        ("tests/features/weights/test_layouts.py::test_the_ranks_keep_stripes_until_the_graph_is_unloaded",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/grid/grid.py",
+        "(2 * self.columns)), _LEAST_ENTRIES)",
+        "(2 * self.columns)))",
+        ("tests/features/grid/test_grid_levels.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
     ),
 )

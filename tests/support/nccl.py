@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import itertools
 import threading
 import time
 from collections import deque
@@ -11,11 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import distributed
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+import dbfs
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.search import backends
+from dbfs_workers.search.cuda import nccl
 from dbfs_workers.search.cuda.communicator import (
     FIRST_COUNT,
     FIRST_END,
@@ -35,6 +40,7 @@ from dbfs_workers.search.cuda.communicator import (
     Tag,
     Transfer,
 )
+from dbfs_workers.search.exchange import nccl as exchange_by_nccl
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.exchange.protocol import Abort
 from dbfs_workers.search.exchange.transport import AbortMessages
@@ -45,7 +51,10 @@ from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports.crossings import COUNTS, Measured
+from dbfs_workers.serving import plugin
+from tests.support import standin
 from tests.support.gang import PATIENCE, Answer, levels_of
+from tests.support.pretended_hosts import pretended_hosts
 
 
 class Network:
@@ -422,3 +431,27 @@ def by_nccl(p: int, messages: MakeMessages = NumpyMessages) -> Iterator[NcclGang
         for exchange in gang.exchanges:
             exchange.close()
         gang.threads.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def cluster_by_nccl() -> Iterator[distributed.Client]:
+    """Start a cluster of four workers within this process, on two hosts of two GPUs each; all are stand-ins."""
+    with pytest.MonkeyPatch.context() as patch:
+        standin.install(patch, mapped=False)
+        cpu, gpus, network = backends.get("cpu"), itertools.count(), Network()
+        patch.setattr(backends, "get", lambda _: cpu)
+        patch.setattr(plugin, "own_gpu", lambda: str(next(gpus)))
+        patch.setattr(nccl, "require", lambda: None)
+        patch.setattr(nccl, "Nccl", lambda: FakeLibrary(network, []))
+        # ``stay_on_loopback`` leaves a value that is there.
+        patch.setenv("NCCL_SOCKET_IFNAME", "=lo")
+        patch.setattr(
+            exchange_by_nccl,
+            "CudaMessages",
+            lambda stripe, rank, pinned: NumpyMessages(stripe, rank, pinned.__self__._library._stream),
+        )
+        with (
+            dbfs.connect(n_workers=4, backend="cpu", processes=False, dashboard_address=None) as client,
+            pretended_hosts(client, (0, 0, 1, 1)),
+        ):
+            yield client

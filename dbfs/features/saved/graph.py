@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
 
 from dbfs.base.calls import part_of
-from dbfs.building.attributes import AttributeKeeper
 from dbfs.cluster.deadline import bounded
 from dbfs.graph.graph import Graph, R
 
@@ -14,9 +12,6 @@ from dbfs.graph.graph import Graph, R
 @part_of("Graph")
 class SavedGraph(Graph[R]):
     """Saving."""
-
-    # What keeps the columns of edges; None without such a feature.
-    _keeper: ClassVar[AttributeKeeper | None] = None
 
     @bounded("build-deadline")
     def save(
@@ -56,4 +51,4 @@ class SavedGraph(Graph[R]):
         from dbfs.features.saved.saving import save
 
         self.refresh()
-        return save(self.gang, self.record, path, self._keeper, replace=replace)
+        return save(self.gang, self.record, path, self.keeper, replace=replace)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from dbfs import config
 from dbfs.base.build import build
 from dbfs.base.records import GraphRecord
 from dbfs.building.attributes import AttributeKeeper
+from dbfs.building.stripes import has_in_edges, in_stripes
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on
 from dbfs.edges.writers.target import require_writable
@@ -90,7 +90,7 @@ def _write(
     plan = TaskGraph()
     rank_keys: list[Key] = [(f"save-rank-{token}", rank) for rank in range(gang.p)]
     share = float(config.get("build.memory-share"))
-    partitions = _striped(plan, record, token, share)
+    partitions = in_stripes(plan, record, token, share, doing)
     for rank, key in enumerate(rank_keys):
         edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
         options = (deadline.seconds, share)
@@ -113,7 +113,7 @@ def _write(
         of_edges = [*map(Ref, beside.edge_keys)]
         if record.layout is not None and of_edges:
             assert keeper is not None
-            of_grid, both = [*map(Ref, record.partition_keys)], _has_in_edges(record)
+            of_grid, both = [*map(Ref, record.partition_keys)], has_in_edges(record)
             of_edges = keeper.add_striped(plan, record, of_grid, partitions, token, both=both)
         column_keys = [(f"save-columns-{token}", rank) for rank in range(gang.p)]
         nothing: list[Any] = [None] * gang.p
@@ -128,34 +128,6 @@ def _write(
     ranks, tables, columns = ([found[key] for key in some] for some in (rank_keys, table_keys, column_keys))
     kept = SavedColumns(columns[0][1], columns[0][2], tuple(files for files, *_ in columns)) if columns else None
     return _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables, kept)
-
-
-def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
-    """Return the 1-D partitions by rank; of a graph in another layout, add the tasks that join them."""
-    found, layout = [Ref(key) for key in record.partition_keys], record.layout
-    if layout is None:
-        return found
-    stripe, ordered = record.stripe, record.order_key is not None
-    in_edges = _has_in_edges(record)
-
-    def parts(function: Callable[..., Any], what: str, peers: Sequence[int], owner: int) -> list[Ref]:
-        return [
-            plan.add(peer, (f"save-{what}-{token}", owner * stripe.p + peer), function, found[peer], owner)
-            for peer in peers
-        ]
-
-    joined = []
-    for rank in range(stripe.p):
-        out = parts(layout.out_part, "out", layout.out_holders(rank), rank)
-        into = parts(layout.in_part, "in", layout.in_holders(rank), rank) if in_edges else None
-        options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
-        joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join_parts, stripe, rank, out, into, *options))
-    return joined
-
-
-def _has_in_edges(record: GraphRecord) -> bool:
-    """Return whether a directed graph has its in-edges; an undirected one needs none."""
-    return record.directed and record.infos[0].has_parents
 
 
 def _manifest(
@@ -174,7 +146,7 @@ def _manifest(
         created=time.time(),
         n=record.stripe.n,
         directed=record.directed,
-        in_edges=_has_in_edges(record),
+        in_edges=has_in_edges(record),
         input_edges=record.infos[0].input_edges,
         ranks=tuple(ranks),
         order=order,

@@ -64,10 +64,12 @@ class WeightsGraph(PathsGraph[R]):
         Raises:
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``.
             InvalidOptionError: the edges have no such column, or an edge has a negative weight, NaN or none; the
-                message names the column and an edge. Or ``max_distance`` or ``delta`` is below 0; or the graph lies on
-                several GPUs that do not map each other's memory, in the layout ``2d``, or can be changed.
+                message names the column and an edge. Or ``max_distance`` or ``delta`` is below 0.
             InvalidOptionTypeError: the column has no numbers; or an option is no number.
             DistanceOverflowError: a distance needs more than 64 bits.
+            GraphTooLargeError: the workers have too little memory for what the first call adds: in the layout ``2d``
+                the edges and their columns once more; on GPUs that do not map each other's memory a copy of the
+                edges, which the CPU searches.
             Other errors as for ``bfs``.
         """
         sources = self.vertices_named(source, "source")
@@ -101,8 +103,9 @@ class WeightsGraph(PathsGraph[R]):
         """Return the distance from an id to another one: the number of edges, or the least sum of weights.
 
         The ranks search from both ends, and stop where the searches meet. In a directed graph the second search follows
-        in-edges (``load(..., in_edges=True)``); without them, on GPUs and in a 2-D partition one search runs from the
-        source until it reaches the target.
+        in-edges (``load(..., in_edges=True)``); without them one search runs from the source until it reaches the
+        target. So it does on GPUs, by weight only on those that map each other's memory, and without a weight in a 2-D
+        partition.
 
         Args:
             source, target: an id each.

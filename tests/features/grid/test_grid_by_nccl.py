@@ -1,6 +1,5 @@
 """A grid on GPUs of several hosts and its way to NCCL, through the service: GPUs, hosts and NCCL are stand-ins."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,40 +9,16 @@ import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError
-from dbfs_workers.search import backends
-from dbfs_workers.search.cuda import nccl
-from dbfs_workers.search.exchange import nccl as exchange_by_nccl
-from dbfs_workers.serving import plugin
-from tests.support import standin
 from tests.support.graphs import GRAPHS
-from tests.support.nccl import FakeLibrary, Network, NumpyMessages
+from tests.support.nccl import cluster_by_nccl
 from tests.support.parity import Way, check, loaded
-from tests.support.pretended_hosts import pretended_hosts
 from tests.support.runs import ranks_end_runs
 
 
 @pytest.fixture(scope="module")
 def two_hosts() -> Iterator[distributed.Client]:
-    """A cluster of four workers within this process, on two hosts of two GPUs each."""
-    with pytest.MonkeyPatch.context() as patch:
-        standin.install(patch, mapped=False)
-        cpu, gpus, network = backends.get("cpu"), itertools.count(), Network()
-        patch.setattr(backends, "get", lambda _: cpu)
-        patch.setattr(plugin, "own_gpu", lambda: str(next(gpus)))
-        patch.setattr(nccl, "require", lambda: None)
-        patch.setattr(nccl, "Nccl", lambda: FakeLibrary(network, []))
-        # ``stay_on_loopback`` leaves a value that is there.
-        patch.setenv("NCCL_SOCKET_IFNAME", "=lo")
-        patch.setattr(
-            exchange_by_nccl,
-            "CudaMessages",
-            lambda stripe, rank, pinned: NumpyMessages(stripe, rank, pinned.__self__._library._stream),
-        )
-        with (
-            dbfs.connect(n_workers=4, backend="cpu", processes=False, dashboard_address=None) as client,
-            pretended_hosts(client, (0, 0, 1, 1)),
-        ):
-            yield client
+    with cluster_by_nccl() as client:
+        yield client
 
 
 @pytest.mark.parametrize("shape", ["2x2", "1x4", "4x1"])

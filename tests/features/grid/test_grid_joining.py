@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dbfs_workers.building import joining
 from dbfs_workers.features.grid.layout import GridLayout
-from dbfs_workers.features.saved import joining
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, partitions
 from tests.support.graphs import random

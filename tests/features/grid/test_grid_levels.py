@@ -243,3 +243,5 @@ def test_a_bin_has_room_for_a_bitmap_however_many_columns(p: int) -> None:
     for grid in Grid.shapes(p):
         assert grid.bin_entries(stripe) >= stripe.words_local
         assert grid.bin_entries(stripe) * 2 * grid.columns >= stripe.n_local
+        # Of few vertices a distance by weight has room, with its parent behind it.
+        assert grid.bin_entries(Stripe(1, p)) >= 4

@@ -81,8 +81,11 @@ def test_columns_come_back_with_the_edges(
         assert columns_of(graph) == before
 
 
-def test_weights_begin_again(mortal: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ranks make the columns ready once more, since those of before are gone."""
+@pytest.mark.parametrize("layout", ["1d", "2d"])
+def test_weights_begin_again(
+    mortal: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """The ranks make the columns ready once more, and their stripes, since those of before are gone."""
     prepare, victims = weights.prepare, [1]
 
     def losing(graph: Any, *arguments: Any, **options: Any) -> Any:
@@ -91,7 +94,7 @@ def test_weights_begin_again(mortal: distributed.Client, tmp_path: Path, monkeyp
             lose(mortal, graph.gang.addresses[victims.pop()])
         return prepared
 
-    with dbfs.load(file_of(tmp_path), client=mortal, edge_columns="year") as graph:
+    with dbfs.load(file_of(tmp_path), client=mortal, edge_columns="year", layout=layout) as graph:
         unread = graph.sssp("v01", "year")
         expected = graph.sssp("v01", "year").to_dict()
         monkeypatch.setattr(weights, "prepare", losing)

@@ -151,7 +151,7 @@ def test_ranks_make_and_free_their_memory_together(monkeypatch: pytest.MonkeyPat
                 runner.graph, runner.raise_if_stopped = lambda graph=graph: graph, lambda *_: None
                 parts.append((ResidentWeights(runner), graph))
                 parts[-1][0].make(graph)
-            parts[graph.rank][0].weights[name] = EdgeWeights(None, 0, values, None)
+            parts[graph.rank][0].weights[name] = EdgeWeights(None, graph, values, None)
     numbers = itertools.count(1)
 
     def together(call: Callable[..., Any]) -> list[Any]:

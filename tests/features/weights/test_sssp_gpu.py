@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import dbfs
-from dbfs.errors import DeadlineExceededError, InvalidOptionError
+from dbfs.errors import DeadlineExceededError
 from tests.support.gpus import needs, needs_gpu
 from tests.support.graphs import random
 from tests.support.weights import arcs, assert_tree, expected
@@ -108,11 +108,3 @@ def test_large_graphs_on_several_gpus(mapped: distributed.Client, ranks: int) ->
         np.testing.assert_array_equal(several.bfs(int(src[0])).distances(), hops)
         want = one.sssp(int(src[0]), "w").distances()
         np.testing.assert_array_equal(several.sssp(int(src[0]), "w").distances(), want)
-
-
-def test_ranks_that_share_a_gpu_are_refused(sharing: distributed.Client) -> None:
-    with (
-        dbfs.load(table("int64")[0], edge_columns=["w"], client=sharing, backend="cuda", ranks=2) as graph,
-        pytest.raises(InvalidOptionError, match="GPUs of one host that map each other's memory"),
-    ):
-        graph.sssp(0, "w")

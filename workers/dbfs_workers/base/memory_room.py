@@ -17,6 +17,8 @@ import psutil
 from distributed.system import MEMORY_LIMIT
 from tornado.ioloop import PeriodicCallback
 
+from dbfs_workers.base.errors import GraphTooLargeError
+
 # Share of the limit between what dbfs fills and the share at which Dask pauses a worker: for what is taken later
 # without a check, such as messages and what Python keeps.
 _BELOW_PAUSE: Final = 0.05
@@ -56,6 +58,19 @@ class MemoryRoom:
         """Return the bytes that the process may still take; below 0 if too much is taken already."""
         available = int(self.share * psutil.virtual_memory().available)
         return min(self.total_bytes() - resident_bytes(), available)
+
+    def require(self, needed: int, what: str) -> None:
+        """Refuse to take ``needed`` bytes that the process may not take.
+
+        Raises:
+            GraphTooLargeError: with the bytes needed, and those free; ``what`` begins the message.
+        """
+        free = room_for(needed, self.free_bytes)
+        if needed > free:
+            raise GraphTooLargeError(
+                f"{what} takes about {needed:,} bytes, and this worker may take {max(free, 0):,} more "
+                f"({self.share:.0%} of its memory, less what it holds). More or larger workers would hold it"
+            )
 
 
 def resident_bytes() -> int:

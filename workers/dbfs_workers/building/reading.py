@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import distributed
 
-from dbfs_workers.base.errors import DeadlineExceededError, FormatError, GraphTooLargeError, RunCancelledError
-from dbfs_workers.base.memory_room import MemoryRoom, room_for
+from dbfs_workers.base.errors import DeadlineExceededError, FormatError, RunCancelledError
+from dbfs_workers.base.memory_room import MemoryRoom
 from dbfs_workers.base.text import counted
 
 IDLE_BYTES = 1 << 24
@@ -114,16 +114,9 @@ class Reading:
 def require_room(needed: int, memory_share: float, what: str) -> None:
     """Refuse to take ``needed`` bytes that this process does not have.
 
-    Raises:
-        GraphTooLargeError: with the bytes needed, and those free; ``what`` begins the message.
+    Errors as for ``MemoryRoom.require``.
     """
-    room = room_of_task(memory_share)
-    free = room_for(needed, room.free_bytes)
-    if needed > free:
-        raise GraphTooLargeError(
-            f"{what} takes about {needed:,} bytes, and this worker may take {max(free, 0):,} more "
-            f"({room.share:.0%} of its memory, less what it holds). More or larger workers would hold it"
-        )
+    room_of_task(memory_share).require(needed, what)
 
 
 def room_of_task(memory_share: float) -> MemoryRoom:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isqrt
 from types import ModuleType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from dbfs_workers.search.partition.partition import (
     no_vertices,
 )
 from dbfs_workers.search.partition.stripe import Stripe
+
+# A distance by weight takes two places of a bin with parents, and four of one without.
+_LEAST_ENTRIES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Grid:
 
         The bins of one parity for all ranks of a row hold half of the parents that a rank has for these ranks.
         """
-        return max(stripe.words_local, -(-stripe.n_local // (2 * self.columns)))
+        return max(stripe.words_local, -(-stripe.n_local // (2 * self.columns)), _LEAST_ENTRIES)
 
     def partition_bytes(self, stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
         """Return the bytes of a rank's part by name: see ``Layout.partition_bytes``."""

@@ -19,10 +19,9 @@ from dbfs_workers.features.saved.manifest import RankColumns, SavedColumn, Saved
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.ids.table import IdTable, IdType, LaterIds, as_python
 from dbfs_workers.search.partition.ordering import DegreeOrder
-from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
+from dbfs_workers.search.partition.partition import InputEdges, Partition, PartitionInfo
 from dbfs_workers.search.partition.partition import describe as partition_info
 from dbfs_workers.search.partition.shared_rows import share
-from dbfs_workers.search.partition.stripe import Stripe
 
 
 def save_rank(
@@ -165,32 +164,6 @@ def describe(partition: Partition) -> PartitionInfo:
     device = "cpu" if isinstance(partition.columns, np.ndarray) else "cuda"
     with _on(device, f"describing the partition of rank {partition.rank}"):
         return partition_info(partition)
-
-
-def join_parts(
-    stripe: Stripe,
-    rank: int,
-    out: list[Csr],
-    into: list[Csr] | None,
-    input_edges: int,
-    directed: bool,
-    hub_first: bool,
-    memory_share: float,
-    name: str,
-) -> Partition:
-    """Return a rank's 1-D partition; see ``joining.join``.
-
-    Args:
-        stripe, rank, out, into, input_edges, directed, hub_first: as of ``joining.join``.
-        memory_share: share of the worker's memory limit that the worker's process may reach.
-        name: the graph's name, for errors.
-
-    Errors as for ``save_rank``.
-    """
-    from dbfs_workers.features.saved import joining
-
-    require_room(joining.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
-    return joining.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
 
 
 class _Watch:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dbfs_workers.features.weights.columns import weights_of
 from dbfs_workers.features.weights.purpose import Number
 from dbfs_workers.ids.label_table import reached
-from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.partition import Partition, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
 BLOCK_EDGES: Final = 1 << 21
@@ -39,7 +39,7 @@ class Fault(NamedTuple):
 
 
 def check_edges(
-    partition: Partition,
+    edges: RankEdges,
     attributes: Any,
     column: str,
     labels: Distances,
@@ -56,11 +56,33 @@ def check_edges(
         The first fault, if there is one; and packed bits by id of the vertices whose distance and predecessor an edge
         of the rank gives.
     """
-    partition = partition.on(np)
-    stripe, weights = partition.stripe, weights_of(attributes.columns_of(partition)[column], column, partition)[0]
+    stripe, values = edges.stripe, attributes.columns_of(edges)[column]
     distances, parents = _by_id(stripe, labels, predecessors)
-    known, given = reached(distances), np.zeros(distances.size, bool)
-    first_id, offsets = partition.rank * stripe.n_local, partition.row_offsets
+    known, given, first = reached(distances), np.zeros(distances.size, bool), 0
+    for own in edges.parts():
+        partition = own.on(np)
+        weights = weights_of(values.slice(first, own.m_local), column, partition)[0]
+        first += own.m_local
+        faults = _check_part(partition, weights, distances, known, parents, given, farthest)
+        if faults:
+            return faults, np.packbits(given)
+    return [], np.packbits(given)
+
+
+def _check_part(
+    partition: Partition,
+    weights: NDArray[Any],
+    distances: NDArray[Any],
+    known: NDArray[np.bool],
+    parents: NDArray[np.int64] | None,
+    given: NDArray[np.bool],
+    farthest: Number | None,
+) -> list[Fault]:
+    """Check each edge of some rows, and mark in ``given`` the vertices whose labels they give; return the first fault.
+
+    Labels are by internal id. Other arguments as of ``check_edges``.
+    """
+    stripe, first_id, offsets = partition.stripe, partition.rank * partition.stripe.n_local, partition.row_offsets
     for begin in range(0, weights.size, BLOCK_EDGES):
         part = slice(begin, min(begin + BLOCK_EDGES, weights.size))
         source = first_id + np.searchsorted(offsets, np.arange(part.start, part.stop), side="right") - 1
@@ -74,12 +96,12 @@ def check_edges(
         if wrong.size:
             ends = source[wrong[0]], target[wrong[0]]
             rule = "the edge from {} to {} makes a shorter path than the distance"
-            return [Fault(rule, tuple(int(stripe.vertex(int(each))) for each in ends))], np.packbits(given)
+            return [Fault(rule, tuple(int(stripe.vertex(int(each))) for each in ends))]
         tight = known[target] & (sums == before)
         if parents is not None:
             tight &= parents[target] == source
         given[target[tight]] = True
-    return [], np.packbits(given)
+    return []
 
 
 def check_tree(

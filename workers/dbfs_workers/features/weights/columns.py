@@ -26,15 +26,29 @@ class EdgeWeights(NamedTuple):
 
     Attributes:
         of: the attributes that have the column.
-        version: the version of the edges.
+        edges: the edges, in stripes.
         out: of the edges that start in its rows.
         into: of those that end there; None if no search goes back.
     """
 
     of: Any
-    version: int
+    edges: Partition
     out: NDArray[Any]
     into: NDArray[Any] | None
+
+
+class Stripes(NamedTuple):
+    """A rank's edges in stripes, in the host's memory, where the graph's own lie in another way or on a GPU.
+
+    Attributes:
+        of: the attributes of the graph's own edges on the rank.
+        edges: the edges.
+        attributes: those of these edges.
+    """
+
+    of: Any
+    edges: Partition
+    attributes: Any
 
 
 class WrongWeight(NamedTuple):
@@ -48,6 +62,18 @@ class WrongWeight(NamedTuple):
     source: int
     target: int
     value: str
+
+
+class Prepared(NamedTuple):
+    """What a rank says of a column.
+
+    Attributes:
+        wrong: an edge without a weight; None if the column is ready.
+        striped: whether the rank has the graph's edges in stripes. Without them nothing is ready.
+    """
+
+    wrong: WrongWeight | None = None
+    striped: bool = True
 
 
 def weights_of(

@@ -8,15 +8,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dbfs_workers.features.weights.columns import WrongWeight
+from dbfs_workers.features.weights.columns import Prepared
 from dbfs_workers.serving.messages import WorkerMessage
 from dbfs_workers.serving.reads.messages import ReadMessage
 from dbfs_workers.serving.rpc import PickledValue
 
 
 @dataclass(frozen=True)
-class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
-    """Make a column ready for runs by it on the rank, if all edges have weights; return an edge without one.
+class PrepareWeights(WorkerMessage[PickledValue[Prepared]]):
+    """Make a column ready for runs by it on the rank, if all edges have weights.
 
     Attributes:
         graph_id: the graph.
@@ -24,9 +24,11 @@ class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
         attributes: Dask key of the attributes of its edges: see ``Beside.edge_keys``.
         column: the column's name.
         path: whether it is for paths: see ``Weighted``.
+        stripes: Dask keys of the partition and attributes of the same edges in stripes, which the rank then keeps; None
+            if it is to use what it has.
 
     Raises:
-        InvalidOptionError: the rank can't run by weight; or the graph has no such column.
+        InvalidOptionError: the graph has no such column.
         InvalidOptionTypeError: the column has no numbers.
         StaleRunError: the graph was unloaded, or updated meanwhile.
     """
@@ -36,6 +38,7 @@ class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
     attributes: Hashable
     column: str
     path: bool
+    stripes: tuple[Hashable, Hashable] | None = None
 
 
 @dataclass(frozen=True)

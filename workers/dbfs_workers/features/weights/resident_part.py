@@ -29,10 +29,12 @@ class ResidentWeights(MappingPart):
     """The weights by column, on the host, and the working memory of the column that was used last.
 
     Attributes:
-        weights: see ``LoopWeights``.
+        weights, stripes, goes_back: see ``LoopWeights``. The edges are in stripes.
     """
 
     purpose = Weighted
+    stripes = None
+    goes_back = False
 
     def __init__(self, runner: ResidentRunner) -> None:
         super().__init__(runner)

@@ -40,6 +40,7 @@ from dbfs_workers.search.cuda.communicator import (
     Transfer,
 )
 from dbfs_workers.search.cuda.messages import CudaMessages
+from dbfs_workers.search.exchange.hosted import HostedExchange
 from dbfs_workers.search.exchange.nccl_groups import NcclGroups
 from dbfs_workers.search.exchange.protocol import CrossedBy, require_later
 from dbfs_workers.search.exchange.transport import Send
@@ -143,6 +144,10 @@ class NcclExchange(NcclGroups):
         """See ``GangExchange.on_gpu``. Returns the exchange itself."""
         self.allocate(CudaMessages(stripe, self.rank, self.pinned))
         return self
+
+    def on_host(self) -> HostedExchange:
+        """See ``GangExchange.on_host``."""
+        return HostedExchange(self)
 
     def allocate(self, messages: Messages) -> None:
         """Allocate the bins and the slices on the rank's device, and the headers."""

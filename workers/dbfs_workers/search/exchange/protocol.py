@@ -173,6 +173,10 @@ class GangExchange(Exchange, Protocol):
         """Return the exchange that levels on a GPU cross, whose bins and slices lie there. Called once, before all."""
         ...
 
+    def on_host(self) -> Exchange:
+        """Return the exchange that levels in the host's memory cross, in any run, whose bins lie there."""
+        ...
+
     def offer(self) -> Any:
         """Return what the peers need in order to connect to this rank. Picklable. The run before has ended here.
 

@@ -130,6 +130,10 @@ class SharedMemoryExchange:
         """See ``GangExchange.on_gpu``. All goes through the host."""
         return StagedExchange(self, stripe, backend)
 
+    def on_host(self) -> Exchange:
+        """See ``GangExchange.on_host``. Returns the exchange itself."""
+        return self
+
     def offer(self) -> Offer:
         """See ``GangExchange.offer``."""
         if self.rank != self._envoy:

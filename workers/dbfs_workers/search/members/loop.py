@@ -6,6 +6,7 @@ several ranks may share a GPU. NCCL moves bins between GPUs, each of which has o
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -90,7 +91,10 @@ class LoopRunner(Runner):
         purpose = specs.options.purpose
         try:
             part = None if purpose is None else self.member.part_for(purpose)
-            self.member.require_room(partition.stripe, specs)
+            on_host = part is not None and part.on_host
+            if on_host:
+                specs = RunSpec(replace(specs.options, backend="cpu"), specs.sources)
+            self.member.require_room(partition.stripe, specs, on_host=on_host)
         except (NoRoomForLabelsError, InvalidOptionError) as error:
             # The peers would wait for this rank until the deadline.
             self.abort(number, Cause.FAILED, str(error))

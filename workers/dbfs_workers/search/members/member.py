@@ -284,10 +284,11 @@ class Member:
         with self.in_use:
             return work(*arguments)
 
-    def require_room(self, stripe: Stripe, specs: RunSpec) -> None:
+    def require_room(self, stripe: Stripe, specs: RunSpec, *, on_host: bool = False) -> None:
         """Check that the labels of a run will fit beside those that this worker keeps. Called in the member's thread.
 
-        The check of a burst counts the traversals that follow. Their own bursts are not checked again.
+        The check of a burst counts the traversals that follow. Their own bursts are not checked again. ``on_host`` is
+        as of ``MemberPart``.
 
         Raises:
             NoRoomForLabelsError: see ``label_room.require``.
@@ -297,8 +298,8 @@ class Member:
             self._roomy = run_id, self._following
             return
         label_room.require(
-            self.runner.free_bytes,
-            self.runner.pooled_bytes,
+            self.room.free_bytes if on_host else self.runner.free_bytes,
+            (lambda: 0) if on_host else self.runner.pooled_bytes,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
             specs,

@@ -17,9 +17,11 @@ class MemberPart(ABC):
 
     Attributes:
         purpose: the class of the runs that a feature's part makes.
+        on_host: whether these runs compute on the CPU, in the host's memory, though the rank is on a GPU.
     """
 
     purpose: ClassVar[type[Purpose]]
+    on_host = False
 
     def make(self, partition: Partition) -> None:  # noqa: B027 - most parts make what they need in their first run
         """Make ready to offer and to run, on a GPU. Errors as for ``Member.make``."""

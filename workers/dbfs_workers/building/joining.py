@@ -1,13 +1,38 @@
-"""Joining what several ranks have of a rank's edges to the rank's 1-D partition, which is saved."""
+"""Joining what several ranks have of a rank's edges to the rank's 1-D partition."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from dbfs_workers.building.kernels import building as kernels
-from dbfs_workers.building.partitions import sort_columns
+from dbfs_workers.building.reading import require_room
 from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.stripe import Stripe
+
+
+def join_parts(
+    stripe: Stripe,
+    rank: int,
+    out: list[Csr],
+    into: list[Csr] | None,
+    input_edges: int,
+    directed: bool,
+    hub_first: bool,
+    memory_share: float,
+    doing: str,
+) -> Partition:
+    """Return a rank's 1-D partition; see ``join``.
+
+    Args:
+        stripe, rank, out, into, input_edges, directed, hub_first: as of ``join``.
+        memory_share: share of the worker's memory limit that the worker's process may reach.
+        doing: what the partition is for, for errors.
+
+    Errors as for ``require_room``.
+    """
+    require_room(nbytes(out, into), memory_share, f"{doing}: the 1-D partition of rank {rank}")
+    return join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
 
 
 def join(
@@ -41,6 +66,10 @@ def nbytes(out: Sequence[Csr], into: Sequence[Csr] | None) -> int:
 
 def _joined(stripe: Stripe, rank: int, parts: Sequence[Csr], hub_first: bool) -> tuple[Csr, int, int]:
     """Return the parts in one CSR, its rows sorted as ``building.build_csr`` sorts them; self-loops; duplicates."""
+    # Imported here, because a client that submits tasks does not import Numba.
+    from dbfs_workers.building.kernels import building as kernels
+    from dbfs_workers.building.partitions import sort_columns
+
     row_offsets = np.sum([part.row_offsets for part in parts], axis=0)
     columns = np.empty(row_offsets[-1], np.uint32)
     cursor = row_offsets[:-1].copy()
