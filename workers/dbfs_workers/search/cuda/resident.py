@@ -48,6 +48,7 @@ from dbfs_workers.search.cuda.sizes import (
     leader_capacity,
     most_sparse_edges,
 )
+from dbfs_workers.search.cuda.summary import Summary
 from dbfs_workers.search.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.search.partition.labels import RankLabels
@@ -76,7 +77,12 @@ class ResidentKernel:
         graph: the rank's slice.
         graph_id: id of the graph, which the ranks' tokens must have.
         predecessors: record parents beside distances.
+
+    Attributes:
+        summary: adds up the labels of its runs. The caller sets it.
     """
+
+    summary: Summary
 
     def __init__(self, graph: DeviceGraph, graph_id: str, *, predecessors: bool) -> None:
         import cupy
@@ -350,9 +356,51 @@ class ResidentKernel:
             self._copy(source.predecessors, target.predecessors)
 
     def _copy(self, source: Any, target: Any) -> None:
+        self._copy_to(address(target), source)
+
+    def _copy_to(self, target: int, source: Any) -> None:
         runtime = self._cupy.cuda.runtime
-        kind = runtime.memcpyDeviceToDevice
-        runtime.memcpyAsync(address(target), address(source), source.nbytes, kind, self.stream.ptr)
+        # Between two GPUs too, hence not ``memcpyDeviceToDevice``.
+        runtime.memcpyAsync(target, address(source), source.nbytes, runtime.memcpyDefault, self.stream.ptr)
+
+    def send_labels(self, whole: RankLabels) -> tuple[RankLabels, float]:
+        """Give each rank its labels of a traversal of all rows. No run is under way on any rank.
+
+        Args:
+            whole: the labels by internal id.
+
+        Returns:
+            This rank's labels, and the seconds that the copies took. Those of the peers lie in their windows.
+        """
+        own, rows, events = self._empty_labels(), self.graph.stripe.n_local, self._cupy.cuda.Event
+        began, ended = events(), events()
+        began.record(self.stream)
+        for rank, peer in enumerate(self._params[0]["peers"][: self.graph.stripe.p]):
+            mine, part = rank == self.graph.rank, slice(rank * rows, (rank + 1) * rows)
+            self._copy_to(address(own.distances) if mine else int(peer["distances"]), whole.distances[part])
+            if whole.predecessors is not None:
+                there = address(own.predecessors) if mine else int(peer["parents"]) + 4 * rank * rows
+                self._copy_to(there, whole.predecessors[part])
+        ended.record(self.stream)
+        ended.synchronize()
+        return own, self._cupy.cuda.get_elapsed_time(began, ended) * 1e-3
+
+    def receive_labels(self) -> RankLabels:
+        """Return this rank's labels that a peer has written into the window."""
+        labels, window = self._empty_labels(), self._shared_labels
+        assert window is not None
+        self._copy(window.distances, labels.distances)
+        if window.predecessors is not None:
+            self._copy(window.predecessors, labels.predecessors)
+        # The next run finds labels there that are not its own engine's.
+        self._dirty_tail = True
+        self.stream.synchronize()
+        return labels
+
+    @property
+    def edges_total(self) -> int:
+        """Directed edges on all ranks."""
+        return int(self._params[0]["edges_total"])
 
     @property
     def counts_degrees(self) -> bool:
