@@ -94,10 +94,11 @@ class LedTraversals(CrossingPart):
 
     def make_room(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:  # noqa: ARG002
         """See ``MemberPart``. Rank 0 asks nobody."""
-        member = self._runner.member
-        asked = self._copy is None or specs.options.run_id == member.checked_run
-        if not asked and not member.has_room(partition.stripe, specs, 0):
-            self._drop()
+        if self._copy is None or specs.options.run_id == self._runner.member.checked_run:
+            return
+        # The engine holds the labels of all rows twice: those of a run, and those for the next one.
+        if not self._fits(partition.stripe, specs, 2 * sizes.labels(_whole(partition.stripe)), 1):
+            self.drop()
 
     def progress(self, number: int) -> RankProgress | None:
         """Return the place of a peer, which counts nothing. The runner has rank 0's."""
@@ -105,7 +106,7 @@ class LedTraversals(CrossingPart):
         return RankProgress(waits[1], 0, False, 0, 0) if waits is not None and waits[0] == number else None
 
     def free(self) -> None:
-        self._drop()
+        self.drop()
         super().free()
 
     def note(self, records: NDArray[Any]) -> None:
@@ -114,7 +115,14 @@ class LedTraversals(CrossingPart):
 
     def forget(self) -> None:
         self._levels, self._refused = (0, 0), False
-        self._drop()
+        self.drop()
+
+    def drop(self) -> None:
+        if self._copy is not None:
+            while self._copy.engines:
+                self._copy.engines.popitem()[1].close()
+            self._copy = None
+            device_memory.release_pool()
 
     def takes(self, engine: ResidentKernel, number: int, specs: RunSpec, deadline: float) -> bool:
         if self._refused or not self._pays(engine, specs.options):
@@ -166,8 +174,12 @@ class LedTraversals(CrossingPart):
         whole, m, directed = _whole(graph.stripe), engine.edges_total, graph.in_offsets is not graph.row_offsets
         needed = sum(sizes.partition(whole, m, in_edges=directed and graph.in_offsets is not None).values())
         needed += sum(sizes.member(whole, m, bottom_up=graph.in_offsets is not None).values())
-        fits = needed <= _SHARE * self._runner.free_bytes()
-        return _TO_COPY if fits and self._runner.member.has_room(graph.stripe, specs, needed) else _REFUSED
+        return _TO_COPY if self._fits(graph.stripe, specs, needed, _SHARE) else _REFUSED
+
+    def _fits(self, stripe: Stripe, specs: RunSpec, needed: int, share: float) -> bool:
+        """Return whether so many bytes fit into a share of the free memory, and beside the labels of a run."""
+        free, member = self._runner.free_bytes(), self._runner.member
+        return needed <= share * free and member.has_room(stripe, specs, needed)
 
     def _offer_rows(self) -> int:
         """Bin the places of the rank's lists for rank 0."""
@@ -206,7 +218,7 @@ class LedTraversals(CrossingPart):
             with failures.typed_errors("rank 0, making an engine over all rows"):
                 engine = ResidentKernel(copy.graph, self._runner.graph_id, predecessors=predecessors)
         except GraphTooLargeError:
-            self._drop()
+            self.drop()
             return _REFUSED
         engine.summary = copy.summary
         engine.connect([engine.info()])
@@ -240,13 +252,6 @@ class LedTraversals(CrossingPart):
     def _cross(self, counts: C) -> C:
         assert self.barrier is not None
         return self.barrier.cross(0, _PHASE, counts, sliced=False)
-
-    def _drop(self) -> None:
-        if self._copy is not None:
-            while self._copy.engines:
-                self._copy.engines.popitem()[1].close()
-            self._copy = None
-            device_memory.release_pool()
 
 
 def _whole(stripe: Stripe) -> Stripe:

@@ -56,6 +56,9 @@ class Leading(Protocol):
     def forget(self) -> None:
         """Forget what was noted and made of the version."""
 
+    def drop(self) -> None:
+        """Free what was made of the version, on this rank."""
+
     def takes(self, engine: ResidentKernel, number: int, specs: RunSpec, deadline: float) -> bool:
         """Return whether rank 0 makes the traversals alone, and make that ready. All ranks call together."""
 
