@@ -110,8 +110,9 @@ class LedTraversals(CrossingPart):
         super().free()
 
     def note(self, records: NDArray[Any]) -> None:
-        led = int(np.count_nonzero(records["mode"] == Mode.LEADER))
-        self._levels = max(self._levels, (led, records.size - led), key=sum)
+        if records.size > sum(self._levels):
+            led = int(np.count_nonzero(records["mode"] == Mode.LEADER))
+            self._levels = led, records.size - led
 
     def forget(self) -> None:
         self._levels, self._refused = (0, 0), False
