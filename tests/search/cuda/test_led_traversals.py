@@ -121,6 +121,9 @@ class Gang:
         launched = emulated.Launch.count
         ranks = [future.result(PATIENCE) for future in self.begin(specs)]
         assert emulated.Launch.count - launched == led * len(specs)
+        for reports in zip(*ranks, strict=True):
+            # The emulator's copies take a millisecond, and so do traversals of all ranks.
+            assert all(1e-3 <= report.elapsed < 2e-2 for report, _ in reports)
         for sources, *made in zip(specs.sources, *ranks, strict=True):
             self._check(replace(specs.options, sources=sources), made)
 
@@ -205,6 +208,9 @@ def test_the_first_traversal_tells_whether_later_ones_are_led(gang: Callable[...
         made = gang((n, src, dst), p, directed=True, in_edges=name == "directed")
     made.check(SPEC, led=False)
     made.check(SPEC, led=True)
+    # The next run that all ranks make clears labels that are not of their engines.
+    peer: Any = made.members[1].runner
+    assert peer.engine(True)._dirty_tail
     made.check(replace(SPEC, sources=(0, 77, 130), predecessors=False), led=True)
     made.check(replace(SPEC, sources=(*range(40, 80),)), led=True)
     made.check(RunSpec(SPEC, ((3,), (5, 9), (140,))), led=True)
@@ -253,6 +259,10 @@ def test_a_copy_is_made_and_kept_only_with_room(gang: Callable[..., Gang]) -> No
     assert led._copy is None
     runner.free_bytes = lambda: 1 << 30  # type: ignore[method-assign]
     made.check(many, led=True)
+    # Nor does little memory leave room for the labels of all rows.
+    runner.free_bytes = lambda: 3000  # type: ignore[method-assign]
+    made.check(SPEC, led=False)
+    assert led._copy is None
 
 
 @pytest.mark.parametrize("fails", ["rank 1's export", "rank 0's map", "a rank's rows", "the engine"])
@@ -318,8 +328,7 @@ def test_a_led_traversal_ends_early_on_all_ranks(
         time.sleep(0.01)
     if cause is not None:
         number = made.number
-        assert made.members[0].progress(number) is not None
-        while made.members[1].progress(number) is None:
+        while any(member.progress(number) is None for member in made.members):
             time.sleep(0.01)
         assert made.members[1].progress(number) == (0, 0, False, 0, 0, 0)
         for member in made.members:

@@ -1,4 +1,4 @@
-"""Traversals that rank 0 makes alone, over a copy of all ranks' rows in its GPU's memory.
+"""Led traversals: rank 0 makes them alone, over a copy of all ranks' rows in its GPU's memory.
 
 In a deep graph each level of several GPUs waits longer for trips between them than it works. One GPU with all rows
 waits for none (docs/decisions/led-traversals.md). So the ranks make the first traversal of a graph together. If its
