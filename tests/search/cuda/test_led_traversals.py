@@ -254,15 +254,15 @@ def test_a_copy_is_made_and_kept_only_with_room(gang: Callable[..., Gang]) -> No
     made.check(SPEC, led=True)
     # The labels of many traversals leave no room.
     many = RunSpec(SPEC, ((5,),) * 4)
-    runner.free_bytes = lambda: 1000 if led._copy else 5000  # type: ignore[method-assign]
+    runner.free_bytes = lambda: 1000 if led._alone else 5000  # type: ignore[method-assign]
     made.check(many, led=False)
-    assert led._copy is None
+    assert led._alone == {}
     runner.free_bytes = lambda: 1 << 30  # type: ignore[method-assign]
     made.check(many, led=True)
     # Nor does little memory leave room for the labels of all rows.
     runner.free_bytes = lambda: 3000  # type: ignore[method-assign]
     made.check(SPEC, led=False)
-    assert led._copy is None
+    assert led._alone == {}
 
 
 @pytest.mark.parametrize("fails", ["rank 1's export", "rank 0's map", "a rank's rows", "the engine"])
@@ -294,7 +294,7 @@ def test_ranks_that_can_not_copy_traverse_together(
 
             patch.setattr(led_traversals, "device_graph" if fails == "a rank's rows" else "ResidentKernel", fill)
         made.check(SPEC, led=False)
-        assert made.led()._copy is None
+        assert made.led()._alone == {}
     # They do not try again with this version.
     made.check(SPEC, led=False)
     made.update(lattice(12))
@@ -308,7 +308,7 @@ def test_another_version_has_another_copy(gang: Callable[..., Gang]) -> None:
     made.check(SPEC, led=True)
     n, src, dst = lattice(12)
     made.update((n, src[::-1][20:], dst[::-1][20:]))
-    assert made.led()._copy is None
+    assert made.led()._alone == {}
     made.check(SPEC, led=False)
     made.check(SPEC, led=True)
 
@@ -339,7 +339,7 @@ def test_a_led_traversal_ends_early_on_all_ranks(
     cupy.runtime.held = None
     assert made.members[1].progress(made.number) is None
     made.connect()
-    assert made.led()._copy is None
+    assert made.led()._alone == {}
     made.check(SPEC, led=False)
     made.check(SPEC, led=True)
 

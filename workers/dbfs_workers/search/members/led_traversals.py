@@ -11,8 +11,7 @@ alone: nobody maps it, and it goes if a run needs the memory.
 """
 
 import pickle
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -58,21 +57,13 @@ class Made(NamedTuple):
     nanoseconds: Largest = 0
 
 
-@dataclass(frozen=True)
-class _Copy:
-    """The rows of all ranks on rank 0, and the engines over them, without predecessors and with."""
-
-    graph: DeviceGraph
-    summary: Summary
-    engines: dict[bool, ResidentKernel]
-
-
 class LedTraversals(CrossingPart):
     """See ``Leading``. A part of the member, since it crosses: no run is of its purpose."""
 
     def __init__(self, runner: ResidentRunner) -> None:
         super().__init__(runner)
-        self._copy: _Copy | None = None
+        # Over the copy, without predecessors or with; none without a copy.
+        self._alone: dict[bool, ResidentKernel] = {}
         self._refused = False
         # Levels that rank 0 led, and others, of the deepest traversal that all ranks made.
         self._levels = (0, 0)
@@ -94,7 +85,7 @@ class LedTraversals(CrossingPart):
 
     def make_room(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:  # noqa: ARG002
         """See ``MemberPart``. Rank 0 asks nobody."""
-        if self._copy is None or specs.options.run_id == self._runner.member.checked_run:
+        if not self._alone or specs.options.run_id == self._runner.member.checked_run:
             return
         # The engine holds the labels of all rows twice: those of a run, and those for the next one.
         if not self._fits(partition.stripe, specs, 2 * sizes.labels(_whole(partition.stripe)), 1):
@@ -119,10 +110,9 @@ class LedTraversals(CrossingPart):
         self.drop()
 
     def drop(self) -> None:
-        if self._copy is not None:
-            while self._copy.engines:
-                self._copy.engines.popitem()[1].close()
-            self._copy = None
+        if self._alone:
+            while self._alone:
+                self._alone.popitem()[1].close()
             device_memory.release_pool()
 
     def takes(self, engine: ResidentKernel, number: int, specs: RunSpec, deadline: float) -> bool:
@@ -170,8 +160,9 @@ class LedTraversals(CrossingPart):
         graph, predecessors = engine.graph, specs.options.predecessors
         if graph.rank != LEADER:
             return _READY
-        if self._copy is not None:
-            return self._make_engine(self._copy, predecessors)
+        if self._alone:
+            copy = next(iter(self._alone.values())).graph
+            return _READY if predecessors in self._alone else self._make_engine(predecessors, lambda: copy)
         whole, m, directed = _whole(graph.stripe), engine.edges_total, graph.in_offsets is not graph.row_offsets
         needed = sum(sizes.partition(whole, m, in_edges=directed and graph.in_offsets is not None).values())
         needed += sum(sizes.member(whole, m, bottom_up=graph.in_offsets is not None).values())
@@ -203,34 +194,26 @@ class LedTraversals(CrossingPart):
             return _READY
         offers = [pickle.loads(barrier.rows_from(rank).tobytes()) for rank in range(1, barrier.p)]
         device_memory.release_pool()
-        try:
-            with failures.typed_errors(f"rank {graph.rank}, copying all rows"):
-                copy = _Copy(whole := _all_rows(graph, offers), Summary(whole), {})
-        except (ExchangeUnavailableError, GraphTooLargeError):
-            return _REFUSED
-        self._copy = copy
-        return self._make_engine(copy, predecessors)
+        return self._make_engine(predecessors, lambda: _all_rows(graph, offers))
 
-    def _make_engine(self, copy: _Copy, predecessors: bool) -> int:
-        """Make the engine over the copy, unless it is there."""
-        if predecessors in copy.engines:
-            return _READY
+    def _make_engine(self, predecessors: bool, rows: Callable[[], DeviceGraph]) -> int:
+        """Make an engine over the copy, which ``rows`` returns."""
         try:
-            with failures.typed_errors("rank 0, making an engine over all rows"):
-                engine = ResidentKernel(copy.graph, self._runner.graph_id, predecessors=predecessors)
-        except GraphTooLargeError:
+            with failures.typed_errors("rank 0, copying all rows"):
+                copy = rows()
+                summary = Summary(copy)
+                engine = ResidentKernel(copy, self._runner.graph_id, predecessors=predecessors)
+        except (ExchangeUnavailableError, GraphTooLargeError):
             self.drop()
             return _REFUSED
-        engine.summary = copy.summary
+        engine.summary = summary
         engine.connect([engine.info()])
-        copy.engines[predecessors] = engine
+        self._alone[predecessors] = engine
         return _READY
 
     def _lead(self, engine: ResidentKernel, number: int, index: int, spec: TraversalSpec, deadline: float) -> RankRun:
         """Make a traversal, and give each rank its labels."""
-        assert self._copy is not None
-        alone = self._copy.engines[spec.predecessors]
-        (run,) = self._runner.launched(alone, number, RunSpec.single(spec), deadline, index)
+        (run,) = self._runner.launched(self._alone[spec.predecessors], number, RunSpec.single(spec), deadline, index)
         run.labels, seconds = engine.send_labels(run.labels)
         run.elapsed += seconds
         self._cross(Made(len(run.levels), run.depth, int(run.elapsed * 1e9)))
