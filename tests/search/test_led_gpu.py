@@ -8,9 +8,10 @@ import dbfs
 from dbfs.errors import DeadlineExceededError
 from dbfs.graph.result import BFSResult
 from tests.support import oracle
-from tests.support.gpus import needs, needs_gpu
+from tests.support.gpus import GPUS, needs, needs_gpu
 from tests.support.graphs import Arrays, random
 from tests.support.parity import Way, check, loaded
+from tests.support.runs import ENDLESS, kill_rank_1_mid_run
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
 WAY = Way("resident", "cuda_ipc")
@@ -125,3 +126,15 @@ def test_a_deadline_in_a_led_traversal(gpus: distributed.Client, ranks: int) -> 
         result = graph.bfs(n // 2, max_depth=5000)
         assert is_led(result)
         assert (result.reached, result.depth) == (10_001, 5000)
+
+
+@pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
+def test_a_peer_killed_in_a_led_traversal() -> None:
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as mortal:
+        graph = dbfs.load(f"path:n={ENDLESS}", client=mortal, backend="cuda", rebuild="never")
+        graph.bfs(0, max_depth=9000)
+        assert is_led(graph.bfs(0, max_depth=9000))
+        kill_rank_1_mid_run(graph)
+        mortal.wait_for_workers(GPUS, timeout=60)
+        with dbfs.load("path:n=50", client=mortal, backend="cuda") as again:
+            assert again.bfs(0, validate=True).depth == 49
