@@ -7,6 +7,7 @@ host.
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.search.cuda.records import CAPACITY
 from dbfs_workers.search.reports.packing import levels_a_row, levels_of_rows
 from tests.support import oracle, parity
-from tests.support.gpus import GPUS, four_on_one_gpu, needs, needs_gpu, needs_nccl
+from tests.support.gpus import GPUS, Together, four_on_one_gpu, needs, needs_gpu, needs_nccl
 from tests.support.graphs import GRAPHS, comet
 from tests.support.parity import Way, check, loaded
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run, ranks_end_runs
@@ -49,6 +50,14 @@ THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in parity.WAYS.
 
 
 RANKS = [needs(ranks) for ranks in (1, 2, 4, 8)]
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[distributed.Client]:
+    """A cluster with a worker for each GPU, whose levels are made by all ranks: ``test_led_gpu`` has the others."""
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
+        client.register_plugin(Together())
+        yield client
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -1,8 +1,6 @@
 """The resident kernel of one rank, all of its steps, run by the emulator in blocks of few threads, against SciPy."""
 
 import ctypes
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,28 +8,17 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.search.cuda import layout
-from dbfs_workers.search.cuda.kernels.sources import Variant
 from dbfs_workers.search.cuda.resident import ResidentKernel
 from dbfs_workers.search.cuda.run import UNLIMITED, Direction, Mode, Reason
 from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
-from tests.support import cuda_on_cpu, graphs, oracle
-from tests.support.cuda_on_cpu.compiler import compiled, for_cpu, needs_compiler
+from tests.support import graphs, oracle
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.resident import BLOCKS, THREADS, kernel
 
 pytestmark = needs_compiler
 
-THREADS, BLOCKS, CAPACITY = 64, 6, 1 << 10
-MEMORY = "search/cuda/kernels/common/memory.cuh"
-
-
-@cache
-def kernel(predecessors: bool) -> Any:
-    memory = (Path(cuda_on_cpu.__file__).parent / "memory_on_cpu.h").read_text()
-    made = {layout.HEADER_NAME: for_cpu(layout.HEADER), MEMORY: memory}
-    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS).defines
-    run = ctypes.PyDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
-    run.restype = ctypes.c_char_p
-    return run
+CAPACITY = 1 << 10
 
 
 class Rank:

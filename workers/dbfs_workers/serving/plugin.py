@@ -188,10 +188,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         graph_id, layout = message.graph_id, message.layout
         self._transports.pop(graph_id, None)
         if layout is None and message.exchange == "cuda_ipc":
+            from dbfs_workers.search.members.led_traversals import LedTraversals
             from dbfs_workers.search.members.resident import ResidentRunner
 
             resident = ResidentRunner(graph_id)
-            return resident, self._resident_parts(resident)
+            return resident, [LedTraversals(resident), *self._resident_parts(resident)]
         exchange = self._exchange(message)
         if layout is None:
             loop = LoopRunner(exchange, message.backend, threads)

@@ -11,73 +11,42 @@ from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.features.batches.words import MappedMemory
-from dbfs_workers.search.exchange.protocol import Cause
-from dbfs_workers.search.levels.traversals import Watch
-from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.members.crossing import CrossingPart, barrier_of
 from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.partition import Partition
-from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress, RankRun
 from dbfs_workers.search.reports.crossings import Most
 
 if TYPE_CHECKING:
     from dbfs_workers.features.batches.levels import BatchLevels
-    from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
 # Share of the free memory that batches may keep during other runs.
 _SHARE: Final = 1 / 4
-# Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
-_BARRIER_ENTRIES: Final = 2**11
 
 
-class MappingPart(MemberPart):
-    """A part whose ranks cross on the host, and map memory of each other's GPUs.
-
-    Attributes:
-        barrier: this rank's end of the barrier; None before the first run of a rank alone.
-    """
+class MappingPart(CrossingPart):
+    """A part whose ranks cross on the host, and map memory of each other's GPUs."""
 
     def __init__(self, runner: ResidentRunner) -> None:
-        self._runner = runner
-        self.barrier: SharedMemoryExchange | None = None
+        super().__init__(runner)
         # What peers map.
         self._memory = MappedMemory()
-        # The run whose aborts reach the barrier, guarded by the runner's lock.
-        self._watch: Watch | None = None
-
-    def make(self, partition: Partition) -> None:
-        if partition.stripe.p > 1:
-            self.barrier = barrier_of(partition.stripe, self._runner.member.rank, self._runner.graph_id)
 
     def offer(self) -> Any:
-        """Return this rank's end of the barrier, which a rank alone does not offer."""
         self._memory.unmap()
-        return None if self.barrier is None else self.barrier.offer()
+        return super().offer()
 
     def connect(self, offers: Sequence[Any]) -> None:
         self._memory.free()
-        if self.barrier is not None:
-            self.barrier.connect(offers)
+        super().connect(offers)
 
     def disconnect(self) -> None:
         self._memory.unmap()
 
-    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
-        if self.barrier is not None and self._watch is not None and self._watch.number == number:
-            self.barrier.abort(number, cause, message, rank)
-
     def free(self) -> None:
         self._memory.unmap()
         self._memory.free()
-        if self.barrier is not None:
-            self.barrier.close()
-
-    def _watch_run(self, number: int) -> Watch:
-        """Let aborts of the run reach the barrier from now on."""
-        with self._runner.lock:
-            self._runner.raise_if_stopped(number, f"rank {self._runner.member.rank}, before its first level")
-            self._watch = Watch(number)
-        return self._watch
+        super().free()
 
 
 class ResidentBatches(MappingPart):
@@ -198,14 +167,3 @@ def _is_of_before(levels: "BatchLevels", partition: Partition) -> bool:
     """Return whether the last batch was of another version."""
     # All ranks agree on versions. Partitions of one version may be one object on some ranks and two on others.
     return levels.scratch.partition.version != partition.version
-
-
-def barrier_of(stripe: Stripe, rank: int, graph_id: str) -> "SharedMemoryExchange":
-    """Return a rank's end of the barrier at which the ranks of one host cross in batches."""
-    from dbfs_workers.base import compiling
-    from dbfs_workers.search.exchange.kernels import ON_ONE_HOST
-
-    compiling.prepare(ON_ONE_HOST)
-    from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
-
-    return SharedMemoryExchange(stripe, rank, graph_id, entries=_BARRIER_ENTRIES)

@@ -90,6 +90,9 @@ class ResidentLiving(LivingOnGpu[ResidentRunner]):
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
     ) -> "NextVersion":
         where = f"rank {self._runner.member.rank}, changing its edges"
+        if self._runner.leading is not None:
+            # Of the version before. The next one needs the memory.
+            self._runner.leading.drop()
         if self.form is not None and self.form.makes(partition, spec):
             with failures.typed_errors(where):
                 return self.form.updated(partition, spec, edges, where)

@@ -18,14 +18,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
-from dbfs_workers.search.cuda.device_memory import ExportedArray, address, export_array
+from dbfs_workers.search.cuda.device_memory import ExportedArray, address, array_at, export_array
 from dbfs_workers.search.cuda.kernels.sources import Variant
 from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.cuda.records import CAPACITY, Slot
@@ -48,6 +48,7 @@ from dbfs_workers.search.cuda.sizes import (
     leader_capacity,
     most_sparse_edges,
 )
+from dbfs_workers.search.cuda.summary import Summary
 from dbfs_workers.search.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.search.partition.labels import RankLabels
@@ -68,6 +69,26 @@ def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | No
         return None
 
 
+class SentLabels(NamedTuple):
+    """Labels of a traversal of all rows that are on their way to the ranks.
+
+    Attributes:
+        own: those of the rank that sends them.
+        began, ended: CUDA's events.
+    """
+
+    own: RankLabels
+    began: Any
+    ended: Any
+
+    @property
+    def seconds(self) -> float:
+        """What the copies took, once they have ended."""
+        import cupy
+
+        return float(cupy.cuda.get_elapsed_time(self.began, self.ended)) * 1e-3
+
+
 class ResidentKernel:
     """Buffers and kernel of one rank of one graph. Up to 1 + ``AHEAD`` runs may be under way: ``wait`` waits for
     the oldest one.
@@ -76,7 +97,16 @@ class ResidentKernel:
         graph: the rank's slice.
         graph_id: id of the graph, which the ranks' tokens must have.
         predecessors: record parents beside distances.
+
+    Attributes:
+        summary: adds up the labels of its runs. The caller sets it.
+        leads: the engine of all ranks, if this one makes their traversals on rank 0. The caller sets it.
+        sent: the labels of the run launched last, on their way to these ranks.
     """
+
+    summary: Summary
+    leads: "ResidentKernel | None" = None
+    sent: SentLabels
 
     def __init__(self, graph: DeviceGraph, graph_id: str, *, predecessors: bool) -> None:
         import cupy
@@ -323,6 +353,8 @@ class ResidentKernel:
         if self._shared_labels is not None:
             self._copy_labels(self._shared_labels, labels)
         followed = then(labels)
+        if self.leads is not None:
+            self.sent = self.leads.send_labels(labels, self.stream)
         slot.done.record(self.stream)
         # While the kernel runs. CUDA takes 0.3 ms to hand out memory that a validation has returned.
         self._spare = self._spare_labels()
@@ -353,6 +385,46 @@ class ResidentKernel:
         runtime = self._cupy.cuda.runtime
         kind = runtime.memcpyDeviceToDevice
         runtime.memcpyAsync(address(target), address(source), source.nbytes, kind, self.stream.ptr)
+
+    def send_labels(self, whole: RankLabels, stream: Any) -> "SentLabels":
+        """Enqueue copies that give each rank its labels of a traversal of all rows. Those of the peers go to their windows.
+
+        Args:
+            whole: the labels by internal id.
+            stream: where they are written; the peers have taken what their windows had.
+        """
+        cupy, rows, p = self._cupy, self.graph.stripe.n_local, self.graph.stripe.p
+        own, began, ended = self._empty_labels(), cupy.cuda.Event(), cupy.cuda.Event()
+        # By a kernel, since CUDA's copies between processes have a tenth of NVLink's rate.
+        copy = cupy.ElementwiseKernel("T x", "T y", "y = x", "dbfs_copy_labels")
+        with stream:
+            began.record()
+            for rank, peer in enumerate(self._params[0]["peers"][:p]):
+                mine, part = rank == self.graph.rank, slice(rank * rows, (rank + 1) * rows)
+                there = int(peer["distances"]), int(peer["parents"]) + 4 * rank * rows
+                lists = (whole.distances, own.distances), (whole.predecessors, own.predecessors)
+                for place, (labels, to) in zip(there, lists, strict=True):
+                    if labels is not None:
+                        copy(labels[part], to if mine else array_at(place, rows, labels.dtype, self._peers))
+            ended.record()
+        return SentLabels(own, began, ended)
+
+    def receive_labels(self) -> RankLabels:
+        """Return this rank's labels that a peer has written into the window."""
+        labels, window = self._empty_labels(), self._shared_labels
+        assert window is not None
+        self._copy(window.distances, labels.distances)
+        if window.predecessors is not None:
+            self._copy(window.predecessors, labels.predecessors)
+        # The next run finds labels there that are not its own engine's.
+        self._dirty_tail = True
+        self.stream.synchronize()
+        return labels
+
+    @property
+    def edges_total(self) -> int:
+        """Directed edges on all ranks."""
+        return int(self._params[0]["edges_total"])
 
     @property
     def counts_degrees(self) -> bool:

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
+from dbfs_workers.base.errors import InvalidOptionError, NoRoomForLabelsError, StaleRunError
 from dbfs_workers.base.spec import Purpose, RunSpec, TraversalPlace
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels.traversals import never
@@ -297,16 +297,30 @@ class Member:
         if specs.options.run_id == run_id and len(specs) + self._following <= counted:
             self._roomy = run_id, self._following
             return
+        self._require_room(stripe, specs, on_host=on_host)
+        self._roomy = specs.options.run_id, self._following
+
+    def has_room(self, stripe: Stripe, specs: RunSpec, beside: int) -> bool:
+        """Return whether the labels of a run will fit beside those kept and so many bytes. ``checked_run`` stays."""
+        try:
+            self._require_room(stripe, specs, beside)
+        except NoRoomForLabelsError:
+            return False
+        return True
+
+    def _require_room(self, stripe: Stripe, specs: RunSpec, beside: int = 0, *, on_host: bool = False) -> None:
+        free, pooled = self.runner.free_bytes, self.runner.pooled_bytes
+        if on_host:
+            free, pooled = self.room.free_bytes, lambda: 0
         label_room.require(
-            self.room.free_bytes if on_host else self.runner.free_bytes,
-            (lambda: 0) if on_host else self.runner.pooled_bytes,
+            lambda: free() - beside,
+            lambda: pooled() - beside,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
             specs,
             self._following,
             where=f"run {specs.options.run_id}, rank {self.rank}",
         )
-        self._roomy = specs.options.run_id, self._following
 
     @property
     def checked_run(self) -> str:

@@ -16,11 +16,11 @@ class MemberPart(ABC):
     All ranks of a gang have the same parts. The member's thread calls the methods, unless they say otherwise.
 
     Attributes:
-        purpose: the class of the runs that a feature's part makes.
+        purpose: the class of the runs that a feature's part makes; () for none.
         on_host: whether these runs compute on the CPU, in the host's memory, though the rank is on a GPU.
     """
 
-    purpose: ClassVar[type[Purpose]]
+    purpose: ClassVar[type[Purpose] | tuple[()]] = ()
     on_host = False
 
     def make(self, partition: Partition) -> None:  # noqa: B027 - most parts make what they need in their first run

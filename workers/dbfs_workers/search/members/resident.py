@@ -13,9 +13,10 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import (
     DbfsError,
@@ -44,6 +45,28 @@ DIRECTIONS = {
     "top-down": cuda_run.Direction.TOP_DOWN,
     "bottom-up": cuda_run.Direction.BOTTOM_UP,
 }
+
+
+class Leading(Protocol):
+    """Has rank 0 make traversals alone: see ``led_traversals``."""
+
+    def note(self, records: NDArray[Any]) -> None:
+        """Note the records of a traversal that all ranks have made."""
+
+    def forget(self) -> None:
+        """Forget what was noted and made of the version."""
+
+    def drop(self) -> None:
+        """Free what was made of the version, on this rank."""
+
+    def takes(self, engine: ResidentKernel, number: int, specs: RunSpec, deadline: float) -> bool:
+        """Return whether rank 0 makes the traversals alone, and make that ready. All ranks call together."""
+
+    def led(
+        self, engine: ResidentKernel, number: int, specs: RunSpec, deadline: float
+    ) -> Generator[RankRun, None, None]:
+        """Make the traversals that ``takes`` has taken."""
+
 
 Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
 """Records of the engine without predecessors, and of the engine with them."""
@@ -75,6 +98,7 @@ class ResidentRunner(Runner):
     Attributes:
         graph_id: the graph.
         lock: held while an abort is taken: what a run must not miss of aborts is done under it.
+        leading: has rank 0 make traversals alone; None if all are made together.
     """
 
     awake_seconds = GPU_AWAKE_SECONDS
@@ -82,13 +106,13 @@ class ResidentRunner(Runner):
 
     def __init__(self, graph_id: str) -> None:
         self.graph_id = graph_id
+        self.leading: Leading | None = None
         self._graph: DeviceGraph | None = None
         # The latest version with its totals, if the engines have yet to read it.
         self._unread: tuple[Partition, GraphTotals] | None = None
         self._engines: list[ResidentKernel] = []
         self._infos: Infos | None = None
         self._connected = False
-        self._summary: Any = None
         # Guards the attributes below. Aborts come from the event loop's thread, and a launch clears the abort flag.
         self.lock = threading.Lock()
         self._ended = 0
@@ -110,10 +134,11 @@ class ResidentRunner(Runner):
             device_memory.require(sum(needed.values()) + uploaded, where)
             device_memory.release_pool()
             self._graph = on_device(partition.on(cupy))
-            self._summary = Summary(self._graph)
+            summary = Summary(self._graph)
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
                 self._engines.append(ResidentKernel(self._graph, self.graph_id, predecessors=predecessors))
+                self._engines[-1].summary = summary
 
     def offer(self) -> Infos:
         """See ``GangExchange.offer``. The engines are offered once: peers keep them mapped."""
@@ -202,6 +227,8 @@ class ResidentRunner(Runner):
             graph: the version in the form that the engines take; None to make that before the next run that reads it.
         """
         self._unread = None if graph is not None else (partition, totals)
+        if self.leading is not None:
+            self.leading.forget()
         if graph is not None:
             self._read(graph, totals)
 
@@ -221,9 +248,10 @@ class ResidentRunner(Runner):
 
     def _read(self, graph: DeviceGraph, totals: GraphTotals) -> None:
         self._graph = graph
-        self._summary = Summary(graph)
+        summary = Summary(graph)
         for engine in self._engines:
             engine.take_over(graph, totals)
+            engine.summary = summary
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """Stop this rank's kernel. The caller aborts each peer by itself, since kernels do not stop each other."""
@@ -242,15 +270,30 @@ class ResidentRunner(Runner):
             engine.disconnect()
 
     def traverse_all(self, number: int, specs: RunSpec, deadline: float) -> Generator[RankRun, None, None]:
-        """Make the traversals of a run. While a kernel runs, the next ones are launched, and reports are made."""
+        """Make the traversals of a run: all ranks together, or rank 0 alone."""
         if self._unread is not None:
             self.graph()
-        engine = self._engines[int(specs.options.predecessors)]
+        engine = self.engine(specs.options.predecessors)
+        if self.leading is not None and self.leading.takes(engine, number, specs, deadline):
+            yield from self.leading.led(engine, number, specs, deadline)
+        else:
+            yield from self.launched(engine, number, specs, deadline)
+
+    def engine(self, predecessors: bool) -> ResidentKernel:
+        """Return the engine that all ranks have for traversals with predecessors or without."""
+        return self._engines[int(predecessors)]
+
+    def launched(
+        self, engine: ResidentKernel, number: int, specs: RunSpec, deadline: float, made: int = 0
+    ) -> Generator[RankRun, None, None]:
+        """Make traversals by an engine. While a kernel runs, the next ones are launched, and reports are made.
+
+        ``made`` is the number of the run's traversals that were made before.
+        """
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
         alone = specs.options.targets or max(map(len, specs.sources)) > layout.FEW_SOURCES
         ahead = 0 if alone else cuda_run.AHEAD
         under_way: deque[_LaunchedTraversal] = deque()
-        made = 0
         try:
             for spec in specs:
                 under_way.append(self._launch(engine, number, made, spec, deadline))
@@ -286,7 +329,7 @@ class ResidentRunner(Runner):
 
         def add_up(labels: RankLabels) -> Any:
             # Behind the kernel on its stream, so that the host waits once.
-            return None if engine.counts_degrees else self._summary.enqueue(labels.distances, engine.stream)
+            return None if engine.counts_degrees else engine.summary.enqueue(labels.distances, engine.stream)
 
         with self.lock:
             self.raise_if_stopped(number, f"rank {self.member.rank}, before its first level")
@@ -318,10 +361,14 @@ class ResidentRunner(Runner):
         self, engine: ResidentKernel, launched: "_LaunchedTraversal", outcome: cuda_run.KernelOutcome
     ) -> RankRun:
         labels = launched.labels
+        if self.leading is not None and engine.graph.stripe.p > 1:
+            self.leading.note(outcome.records)
         if launched.counts is None:
             summary = counted(outcome)
         else:
-            summary = self._summary.read(launched.counts, labels.distances, outcome.records.size, launched.lone_sources)
+            summary = engine.summary.read(
+                launched.counts, labels.distances, outcome.records.size, launched.lone_sources
+            )
         return RankRun(
             labels=labels,
             levels=KernelLevels(
@@ -347,7 +394,7 @@ class ResidentRunner(Runner):
         for engine in self._engines:
             engine.close()
         self._engines = []
-        self._graph = self._summary = self._unread = None
+        self._graph = self._unread = None
         if not shared:
             device_memory.release_pool()
 

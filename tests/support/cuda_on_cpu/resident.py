@@ -1,0 +1,282 @@
+"""The resident kernel of one rank on this CPU behind the engine's own host code, and stand-ins for kernels of a gang.
+
+CuPy is NumPy, addresses are those of this process, and ranks are threads. The kernel of several ranks is not emulated:
+``GangKernel`` writes labels that SciPy has found.
+"""
+
+import ctypes
+import itertools
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dbfs_workers.search.cuda import device_graph, device_memory, layout, resident, summary
+from dbfs_workers.search.cuda.device_memory import ExportedArray
+from dbfs_workers.search.cuda.kernels.sources import Variant
+from dbfs_workers.search.cuda.run import KernelOptions, KernelOutcome, Mode, Reason
+from dbfs_workers.search.members import resident as runner
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.stripe import NO_VERTEX
+from tests.support import cuda_on_cpu, oracle, standin
+from tests.support.cuda_on_cpu.compiler import compiled, for_cpu
+
+THREADS, BLOCKS = 64, 6
+_MEMORY = "search/cuda/kernels/common/memory.cuh"
+_LINE = 128
+_NOT_READY = 600
+_seeds = itertools.count()
+
+
+@cache
+def kernel(predecessors: bool) -> Any:
+    """Return the function that runs the kernel of one rank."""
+    memory = (Path(cuda_on_cpu.__file__).parent / "memory_on_cpu.h").read_text()
+    made = {layout.HEADER_NAME: for_cpu(layout.HEADER), _MEMORY: memory}
+    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS).defines
+    run = ctypes.PyDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
+    run.restype = ctypes.c_char_p
+    return run
+
+
+class Array(standin.Array):
+    """An array with CuPy's way to tell its address."""
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Event:
+    """An event of a stream whose work is done as it is queued."""
+
+    ptr = 0
+
+    def __init__(self, **_: Any) -> None: ...
+
+    def record(self, stream: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Runtime:
+    """CUDA's runtime in this process. ``memory`` has what is allocated, by address."""
+
+    CUDARuntimeError = standin.CudaRuntimeError
+    memcpyDefault = 4  # noqa: N815
+
+    def __init__(self) -> None:
+        self.memory: dict[int, NDArray[Any]] = {}
+        # Headers of runs that stay under way until the host stops them; None if runs end by themselves.
+        self.held: list[NDArray[Any]] | None = None
+
+    def malloc(self, nbytes: int) -> int:
+        array = aligned(nbytes, np.uint8)
+        self.memory[array.ctypes.data] = array
+        return array.ctypes.data
+
+    def hostAlloc(self, nbytes: int, flags: int) -> int:  # noqa: N802
+        return self.malloc(nbytes)
+
+    def free(self, address: int) -> None:
+        del self.memory[address]
+
+    freeHost = free  # noqa: N815
+
+    def memset(self, address: int, value: int, nbytes: int) -> None:
+        ctypes.memset(address, value, nbytes)
+
+    def memcpyAsync(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:  # noqa: N802
+        ctypes.memmove(target, source, nbytes)
+
+    def deviceSynchronize(self) -> None: ...  # noqa: N802
+
+    def ipcGetMemHandle(self, address: int) -> bytes:  # noqa: N802
+        return address.to_bytes(64, "little")
+
+    def ipcOpenMemHandle(self, handle: bytes) -> int:  # noqa: N802
+        return int.from_bytes(handle, "little")
+
+    def ipcCloseMemHandle(self, address: int) -> None: ...  # noqa: N802
+
+    def eventQuery(self, event: int) -> int:  # noqa: N802
+        for header in self.held or ():
+            if not header["abort"][0]:
+                return _NOT_READY
+            header["status"] = Reason.ABORTED
+        return 0
+
+
+def aligned(count: int, dtype: Any) -> Array:
+    """Return an array that begins with a cache line, as all allocations of a GPU do."""
+    nbytes = count * np.dtype(dtype).itemsize
+    memory = np.zeros(nbytes + _LINE, np.uint8)
+    first = -memory.ctypes.data % _LINE
+    found: Array = memory[first : first + nbytes].view(dtype).view(Array)
+    return found
+
+
+class Cupy(standin.Cupy):
+    """CuPy on NumPy, with what an engine takes of CUDA."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runtime = Runtime()
+        attributes = {"MaxSharedMemoryPerMultiprocessor": 1 << 17, "MultiProcessorCount": BLOCKS}
+        stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
+        vars(self.cuda).update(
+            Device=lambda: SimpleNamespace(mem_info=(self.free, self.free), attributes=attributes, id=0),
+            Event=Event,
+            Stream=lambda **_: stream,
+            alloc_pinned_memory=bytearray,
+            get_current_stream=lambda: stream,
+            get_elapsed_time=lambda began, ended: 1.0,
+            runtime=self.runtime,
+        )
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        return aligned(int(np.prod(shape)), dtype).reshape(shape)
+
+    zeros = empty
+
+    def asarray(self, array: Any, dtype: Any = None) -> Any:
+        return np.asarray(array, dtype).view(Array)
+
+
+class Launch:
+    """See ``module.Launch``: the emulated kernel, or the sums of labels by NumPy."""
+
+    # How often the kernel of one rank has run.
+    count = 0
+
+    def __init__(self, function: Any, arguments: NDArray[Any], *, cooperative: bool = False) -> None:
+        self._function, self._arguments, self._resident = function, arguments, cooperative
+
+    def __call__(self, blocks: int, threads: int, shared_bytes: int, stream: int) -> None:
+        if not self._resident:
+            _add_up(self._arguments[0])
+            return
+        import cupy
+
+        Launch.count += 1
+        params = self._arguments["params"]
+        if cupy.runtime.held is not None:
+            size = layout.HOST_HEADER.itemsize
+            header = _at(int(params["host"][0]), size, np.uint8).view(layout.HOST_HEADER)
+            cupy.runtime.held.append(header)
+            return
+        predecessors = bool(params["peers"]["parents"][0, 0])
+        pointers = (ctypes.c_void_p * 1)(params.ctypes.data)
+        failed = kernel(predecessors)(BLOCKS, THREADS, ctypes.c_ulonglong(next(_seeds)), pointers)
+        assert not failed, failed.decode()
+
+
+def _at(address: int, count: int, dtype: Any) -> Any:
+    return standin._array_at(address, count, dtype, None).view(Array)
+
+
+def _add_up(given: Any) -> None:
+    """Do what ``summary.cu`` does."""
+    rows, bins = int(given["rows"]), int(given["bins"])
+    degrees = np.diff(_at(int(given["offsets"]), rows + 1, np.int64))
+    distances = _at(int(given["distances"]), rows, np.int32)
+    some = (distances >= 0) & (distances < bins)
+    target = _at(int(given["on_host"] or given["sums"]), 2 * bins, np.uint64).reshape(2, bins)
+    target[0] = np.bincount(distances[some], minlength=bins)
+    target[1] = np.bincount(distances[some], degrees[some], minlength=bins)
+
+
+def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """Do what a kernel of ``facts.cu`` does."""
+    offsets, in_offsets, in_columns, first_in, closed, *_, sums = arguments
+    degrees = np.diff(offsets)
+    used = degrees > 0
+    if isinstance(in_offsets, np.ndarray):
+        has_in = np.diff(in_offsets) > 0
+        first_in[:] = NO_VERTEX
+        first_in[has_in] = in_columns[in_offsets[:-1][has_in]]
+        closed[: has_in.size // 32] = np.packbits(~has_in, bitorder="little").view(np.uint32)
+        used = used | has_in
+    large = degrees[degrees > layout.LARGE_DEGREE]
+    chunks = (-(-large // layout.CHUNK_EDGES)).sum()
+    sums[:4] = np.flatnonzero(used).max(initial=-1) + 1, used.sum(), degrees.max(initial=0), chunks
+
+
+def _common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """Do what the other one does, as if no group had a common degree."""
+    *_, common, mixed = arguments
+    common[:] = 2**32 - 1
+    mixed[0] = common.size
+
+
+class GangKernel(resident.ResidentKernel):
+    """The engine of one of several ranks. SciPy traverses in the place of the kernels.
+
+    Attributes:
+        adjacency: the graph's edges, which the test sets.
+        modes: the kinds of a traversal's levels, for a number of levels.
+        waits: called in each wait, with the rank.
+    """
+
+    adjacency: scipy.sparse.csr_array
+    modes: Callable[[int], NDArray[Any]] = staticmethod(lambda levels: np.full(levels, Mode.LEADER))
+    waits: Callable[[int], None] = staticmethod(lambda rank: None)
+
+    def prepare(self, options: KernelOptions) -> None:
+        super().prepare(options)
+        self._options = options
+
+    def launch(self, then: Callable[[RankLabels], Any]) -> tuple[RankLabels, Any]:
+        labels, options, stripe = self._empty_labels(), self._options, self.graph.stripe
+        found = oracle.distances(GangKernel.adjacency, [*options.sources], min(options.max_depth, 2**31))
+        if options.targets:
+            found[found > found[[*options.targets]].max()] = -1
+        vertices = stripe.vertex(self.graph.rank * stripe.n_local + np.arange(stripe.n_local))
+        ours = vertices < stripe.n
+        labels.distances[:] = -1
+        labels.distances[ours] = found[vertices[ours]]
+        if labels.predecessors is not None:
+            labels.predecessors[:] = NO_VERTEX
+            into = GangKernel.adjacency.T.tocsr()
+            for row in np.flatnonzero(labels.distances >= 0):
+                vertex = vertices[row]
+                near = into.indices[slice(*into.indptr[vertex : vertex + 2])]
+                above = [vertex, *near[found[near] == found[vertex] - 1]][-1] if found[vertex] else vertex
+                labels.predecessors[row] = stripe.internal(int(above))
+        self._depth = int(found.max())
+        return labels, then(labels)
+
+    def wait(self) -> KernelOutcome:
+        GangKernel.waits(self.graph.rank)
+        records = np.zeros(self._depth + 1, layout.RECORD)
+        records["mode"] = GangKernel.modes(records.size)
+        return KernelOutcome(records.size, records, 0, 0, 1.0, 1e-3, 0.0)
+
+    def drop(self) -> None: ...
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
+    """Replace CuPy, and the kernels of engines; return the stand-in."""
+    standin.install(monkeypatch, mapped=True)
+    cupy = Cupy()
+    monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
+    monkeypatch.setattr(device_memory, "array_at", lambda at, count, dtype, owner: _at(at, count, dtype))
+    monkeypatch.setattr(
+        device_memory, "export_array", lambda each: ExportedArray(each.ctypes.data.to_bytes(64, "little"), 0)
+    )
+    monkeypatch.setattr(resident, "export_array", device_memory.export_array)
+    kernels: Mapping[str, Any] = {"dbfs_facts": _facts, "dbfs_common_degrees": _common_degrees}
+    monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
+    stub = SimpleNamespace(shared_size_bytes=1 << 15, preferred_shared_memory_carveout=0)
+    for module in (resident, summary):
+        monkeypatch.setattr(module, "load", lambda *_, **__: SimpleNamespace(get_function=lambda name: stub))
+        monkeypatch.setattr(module, "Launch", Launch)
+    monkeypatch.setattr(runner, "ResidentKernel", GangKernel)
+    monkeypatch.setattr(Launch, "count", 0)
+    return cupy
