@@ -4,6 +4,7 @@ CuPy is NumPy, addresses are those of this process, and ranks are threads. The k
 ``GangKernel`` writes labels that SciPy has found.
 """
 
+import contextlib
 import ctypes
 import itertools
 from collections.abc import Callable, Mapping
@@ -60,7 +61,15 @@ class Event:
 
     def __init__(self, **_: Any) -> None: ...
 
-    def record(self, stream: Any) -> None: ...
+    def record(self, stream: Any = None) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Stream(contextlib.nullcontext[None]):
+    """A stream whose work is done as it is queued."""
+
+    ptr = 0
 
     def synchronize(self) -> None: ...
 
@@ -69,7 +78,7 @@ class Runtime:
     """CUDA's runtime in this process. ``memory`` has what is allocated, by address."""
 
     CUDARuntimeError = standin.CudaRuntimeError
-    memcpyDefault = 4  # noqa: N815
+    memcpyDeviceToDevice = memcpyDefault = 4  # noqa: N815
 
     def __init__(self) -> None:
         self.memory: dict[int, NDArray[Any]] = {}
@@ -129,7 +138,7 @@ class Cupy(standin.Cupy):
         super().__init__()
         self.runtime = Runtime()
         attributes = {"MaxSharedMemoryPerMultiprocessor": 1 << 17, "MultiProcessorCount": BLOCKS}
-        stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
+        stream = Stream()
         vars(self.cuda).update(
             Device=lambda: SimpleNamespace(mem_info=(self.free, self.free), attributes=attributes, id=0),
             Event=Event,
@@ -144,6 +153,10 @@ class Cupy(standin.Cupy):
         return aligned(int(np.prod(shape)), dtype).reshape(shape)
 
     zeros = empty
+
+    def ElementwiseKernel(self, *_: str) -> Callable[[Any, Any], None]:  # noqa: N802
+        """Return a kernel that copies."""
+        return lambda source, target: target.__setitem__(slice(None), source)
 
     def asarray(self, array: Any, dtype: Any = None) -> Any:
         return np.asarray(array, dtype).view(Array)
@@ -271,6 +284,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
         device_memory, "export_array", lambda each: ExportedArray(each.ctypes.data.to_bytes(64, "little"), 0)
     )
     monkeypatch.setattr(resident, "export_array", device_memory.export_array)
+    monkeypatch.setattr(resident, "array_at", device_memory.array_at)
     kernels: Mapping[str, Any] = {"dbfs_facts": _facts, "dbfs_common_degrees": _common_degrees}
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
     stub = SimpleNamespace(shared_size_bytes=1 << 15, preferred_shared_memory_carveout=0)

@@ -387,7 +387,7 @@ class ResidentKernel:
         runtime.memcpyAsync(address(target), address(source), source.nbytes, kind, self.stream.ptr)
 
     def send_labels(self, whole: RankLabels, stream: Any) -> "SentLabels":
-        """Enqueue copies that give each rank its labels of a traversal of all rows. Those of the peers go to their windows.
+        """Enqueue copies of the labels of all rows to their ranks: those of the peers go to their windows.
 
         Args:
             whole: the labels by internal id.
