@@ -126,7 +126,7 @@ class Living:
         degrees = np.diff(on_host(part.row_offsets))
         facts = (self.rows, int((degrees > 0).sum()), int(degrees.max()), 0)
         return DeviceGraph(
-            stripe, 0, part.row_offsets, part.columns, into.row_offsets, into.columns, None, None, *facts, None, 0
+            stripe, 0, part.row_offsets, part.columns, into.row_offsets, into.columns, None, None, *facts, None, 0, None
         )
 
     @staticmethod

@@ -24,7 +24,7 @@ CAPACITY = 1 << 10
 class Rank:
     """The memory of the only rank of a graph, and runs of the kernel on it."""
 
-    def __init__(self, n: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> None:
+    def __init__(self, n: int, src: NDArray[np.int64], dst: NDArray[np.int64], *, table: bool = False) -> None:
         self.stripe = Stripe(n, 1)
         self.adjacency = oracle.adjacency(n, src, dst, directed=False)
         rows = self.stripe.n_local
@@ -54,6 +54,12 @@ class Rank:
         self.params = np.zeros(1, layout.PARAMS)
         self.params["max_degree"] = degrees.max(initial=0)
         self.params["light"] = ResidentKernel._lanes_a_vertex(int(degrees.max(initial=0)), 1)
+        if table:
+            log = 2 if degrees.max(initial=0) <= 4 else 3
+            self.arrays["table"] = neighbours = np.full((rows, 1 << log), NO_VERTEX, np.uint32)
+            row = np.repeat(np.arange(rows), degrees)
+            neighbours[row, np.arange(row.size) - self.offsets[row]] = self.columns
+            self.params["table_log"] = log
         self.params["edges_total"], self.params["vertices_total"] = degrees.sum(), max(1, (degrees > 0).sum())
 
     def run(self, sources: list[int], seed: int, *, predecessors: bool = True, **options: Any) -> NDArray[np.int64]:
@@ -68,6 +74,7 @@ class Rank:
         params["distances"] = self.distances.ctypes.data
         for name in ("known", "closed", "first_in"):
             params[name] = at[name]
+        params["table"] = at.get("table", 0)
         for name in ("queues", "queue_parents", "chunks"):
             params[name] = [array.ctypes.data for array in self.arrays[name]]
         params["control"] = self.control.ctypes.data + -self.control.ctypes.data % layout.LINE_BYTES
@@ -130,3 +137,40 @@ def test_labels(name: str, predecessors: bool) -> None:
         modes += rank.run(sources, seed, predecessors=predecessors)
         rank.check(sources, predecessors=predecessors)
     assert modes[Mode.LIGHT] > 0 or name == "dense"
+
+
+def permuted(n: int, times: int, seed: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    """Return a graph whose vertices have at most twice as many neighbours as permutations were drawn."""
+    rng = np.random.default_rng(seed)
+    return n, np.tile(np.arange(n), times), np.concatenate([rng.permutation(n) for _ in range(times)])
+
+
+SHORT = {
+    "lattice": lambda: lattice(30),
+    "path": lambda: path(700),
+    "paths": lambda: (600, np.delete(np.arange(599), 299), np.delete(np.arange(1, 600), 299)),
+    "degree 4": lambda: permuted(900, 2, 1),
+    "degree 6": lambda: permuted(500, 3, 2),
+    "degree 8": lambda: permuted(1500, 4, 3),
+    "ring of eights": lambda: graphs.circulant(700, 4),
+}
+
+
+@pytest.mark.parametrize("predecessors", [True, False])
+@pytest.mark.parametrize("most", [40, 200, 4000])
+@pytest.mark.parametrize("name", SHORT)
+def test_levels_over_a_table(name: str, most: int, predecessors: bool) -> None:
+    rank = Rank(*SHORT[name](), table=True)
+    modes = np.zeros(len(Mode), np.int64)
+    for seed, sources in enumerate(([0], [5, 299], [17, 17, 18], list(range(9)))):
+        modes += rank.run(sources, seed, predecessors=predecessors, sparse_edges=most)
+        rank.check(sources, predecessors=predecessors)
+    assert modes[Mode.LIGHT] > 0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 7])
+def test_depth_over_a_table(depth: int) -> None:
+    rank = Rank(*lattice(30), table=True)
+    rank.run([0], 1, max_depth=depth)
+    expected = oracle.distances(rank.adjacency, [0])
+    np.testing.assert_array_equal(rank.distances[: expected.size], np.where(expected <= depth, expected, -1))

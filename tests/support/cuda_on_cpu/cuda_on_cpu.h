@@ -52,7 +52,7 @@ struct Meeting {
 
 struct Block {
   unsigned index = 0;
-  Meeting all;
+  Meeting all, first;
   std::vector<Meeting> warps;
   std::vector<Fiber*> runnable;
   std::vector<char> shared;
@@ -114,6 +114,11 @@ inline const Word* meet(Meeting& meeting, unsigned place, Word value) {
 
 inline const Word* meet_warp(Word value) { return meet(*current->warp, current->thread.x % 32, value); }
 inline const Word* meet_block(Word value) { return meet(current->block->all, current->thread.x, value); }
+// The first threads of the block meet, always as many of them at once.
+inline void meet_first(unsigned threads) {
+  current->block->first.expected = threads;
+  meet(current->block->first, current->thread.x, 0);
+}
 
 inline void run_fiber() {
   (*body)();
@@ -141,6 +146,7 @@ inline std::string run(unsigned blocks, unsigned threads, Word seed, std::functi
     for (char& byte : block.shared) byte = char(draw(256));
     for (int turn = 0; turn < 2; ++turn) {
       block.all.values[turn].resize(threads);
+      block.first.values[turn].resize(threads);
       for (Meeting& warp : block.warps) warp.values[turn].resize(32);
     }
     for (Meeting& warp : block.warps) warp.expected = 32;

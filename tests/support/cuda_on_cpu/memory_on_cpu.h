@@ -23,6 +23,7 @@ inline void add_relaxed(u64* p, u64 v) { atomicAdd(p, v); }
 inline u32 add_acq_rel(u32* p, u32 v) { return atomicAdd(p, v); }
 inline void fence_sys() {}
 inline void prefetch(const void*) {}
+inline void sync_first(u32 threads) { cuda_on_cpu::meet_first(threads); }
 inline void set_bits(u32* word, u32 bits) { atomicOr(word, bits); }
 
 inline u32 bit_of(u32 id) { return 1u << (id & 31); }

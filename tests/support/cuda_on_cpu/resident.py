@@ -28,7 +28,7 @@ from dbfs_workers.search.partition.stripe import NO_VERTEX
 from tests.support import cuda_on_cpu, oracle, standin
 from tests.support.cuda_on_cpu.compiler import compiled, for_cpu
 
-THREADS, BLOCKS = 64, 6
+THREADS, BLOCKS = 128, 6
 _MEMORY = "search/cuda/kernels/common/memory.cuh"
 _LINE = 128
 _NOT_READY = 600
@@ -228,6 +228,15 @@ def _common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> No
     mixed[0] = common.size
 
 
+def _table(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """Do what the kernel does that makes the table of neighbours."""
+    offsets, columns, _, _, table = arguments
+    degrees = np.diff(offsets)
+    rows = np.repeat(np.arange(degrees.size), degrees)
+    table[:] = NO_VERTEX
+    table[rows, np.arange(rows.size) - np.repeat(offsets[:-1], degrees)] = columns
+
+
 class GangKernel(resident.ResidentKernel):
     """The engine of one of several ranks. SciPy traverses in the place of the kernels.
 
@@ -285,7 +294,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     )
     monkeypatch.setattr(resident, "export_array", device_memory.export_array)
     monkeypatch.setattr(resident, "array_at", device_memory.array_at)
-    kernels: Mapping[str, Any] = {"dbfs_facts": _facts, "dbfs_common_degrees": _common_degrees}
+    kernels: Mapping[str, Any] = {
+        "dbfs_facts": _facts,
+        "dbfs_common_degrees": _common_degrees,
+        "dbfs_table": _table,
+    }
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
     stub = SimpleNamespace(shared_size_bytes=1 << 15, preferred_shared_memory_carveout=0)
     for module in (resident, summary):

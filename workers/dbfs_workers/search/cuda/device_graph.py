@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda import device_memory, layout
 from dbfs_workers.search.cuda.kernels.sources import FACTS
 from dbfs_workers.search.cuda.module import load
 from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
@@ -39,6 +39,8 @@ class DeviceGraph:
         common: uint32[rows_used / 128, rounded up], the out-degree that the rows of a group have in common, or 2^32 - 1
             for a mixed group, whose rows have several.
         mixed: number of mixed groups.
+        table: uint32[n_local, 4 or 8], the neighbours of each row, ``NO_VERTEX`` past the last; None with more
+            neighbours, of several ranks, or where the GPU is full.
     """
 
     stripe: Stripe
@@ -55,6 +57,7 @@ class DeviceGraph:
     chunks: int
     common: Any
     mixed: int
+    table: Any | None
 
     @property
     def m_local(self) -> int:
@@ -104,6 +107,15 @@ def device_graph(
         blocks = -(-groups * _LANES // _THREADS)
         kernel = module.get_function("dbfs_common_degrees")
         kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[4:]))
+    table = None
+    log = 2 if max_degree <= 4 else 3
+    table_bytes = 4 * rows << log
+    if stripe.p == 1 and 0 < max_degree <= layout.TABLE_DEGREE and table_bytes <= device_memory.free_bytes() // 8:
+        table = cupy.empty((rows, 1 << log), np.uint32)
+        size = (np.int64(table.size), np.uint32(log))
+        module.get_function("dbfs_table")(
+            (-(-table.size // _THREADS),), (_THREADS,), (row_offsets, columns, *size, table)
+        )
     return DeviceGraph(
         stripe=stripe,
         rank=rank,
@@ -119,4 +131,5 @@ def device_graph(
         chunks=chunks,
         common=common,
         mixed=int(sums[4]),
+        table=table,
     )

@@ -243,6 +243,9 @@ class ResidentKernel:
         if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
             params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
             params["first_in"] = graph.first_in.data.ptr
+        params["table"], params["table_log"] = 0, 0
+        if graph.table is not None:
+            params["table"], params["table_log"] = graph.table.data.ptr, graph.table.shape[1].bit_length() - 1
         params["closed"] = 0 if graph.closed is None else graph.closed.data.ptr
         params["chunks"] = [queue.data.ptr for queue in self._chunks]
         params["rows_used"] = graph.rows_used

@@ -67,6 +67,11 @@ __device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" 
 
 __device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
+// A barrier of the first `threads` of a block, whole warps, while its other threads wait for them elsewhere.
+__device__ __forceinline__ void sync_first(u32 threads) {
+  asm volatile("barrier.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
 // Set bits without waiting for an answer: the fastest way to mark.
 __device__ __forceinline__ void set_bits(u32* word, u32 bits) {
   asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");

@@ -37,7 +37,15 @@ constexpr u32 kStage = 2 * kRound;                               // ids a block 
 constexpr u32 kUnitWords = 8;     // bitmap words that a warp settles at a time, bottom-up
 constexpr u32 kSerialEdges = 16;  // edges a lane probes alone before the warp helps, bottom-up
 
-constexpr u32 kKeep = 120;      // most vertices that a block keeps for itself from one light level to the next
+// Most vertices that a block keeps for itself from one light level to the next. A rank alone has a half for each.
+constexpr u32 kKeep = kGang ? 120 : kThreads / 4;
+constexpr u32 kHalves = kGang ? 1 : 2;
+// Threads of a block that run light levels of few vertices over a table: one warp waits, and another one reports.
+constexpr u32 kFewThreads = kThreads / 2;
+constexpr u32 kFewEach = 96;               // vertices a block up to which those are few
+constexpr u32 kEager = 1 << 14;            // vertices of a level up to which rows are read before they are claimed
+constexpr u32 kDeal = 32;                  // levels after which all vertices are dealt to the blocks anew
+constexpr u32 kDealt = 8;                  // vertices a block from which on that pays
 constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 
 }  // namespace dbfs

@@ -170,7 +170,7 @@ __device__ __forceinline__ bool end_step(const Params& a, Block& b) {
     report_level(a, b);
     if (role == Role::kPeer) {
       fetch_kept<Role::kPeer>(a, b);
-    } else {
+    } else if (kGang) {
       fetch_kept<kAloneRole>(a, b);
     }
   }

@@ -51,9 +51,9 @@ struct Block {
   // Light levels: vertices that this block discovered and will expand itself, and for each thread outside the first
   // warp one of their neighbours, fetched while the block waits.
   u32 kept;
-  u32 keep_ids[kKeep];
-  u32 keep_parents[kPredecessors ? kKeep : 1];
-  u32 keep_edges[kThreads];
+  u32 keep_ids[kHalves * kKeep];
+  u32 keep_parents[kPredecessors ? kHalves * kKeep : 1];
+  alignas(16) u32 keep_edges[kHalves * kThreads];
   u32 queued;  // vertices that this block queued since the last barrier; single and leader roles
   u32 staged;
   u32 staged_for[kMaxRanks], staged_counts[kMaxRanks];  // light levels, by owner: while staging, and while publishing
@@ -75,6 +75,9 @@ struct Block {
   u32 epoch;
   u32 alive;
 };
+
+// Where a block's vertices of a level begin among those that it kept.
+__device__ __forceinline__ u32 kept_place(u32 level) { return level % kHalves * kKeep; }
 
 // Add a warp's numbers to a total of the block. All lanes call it; a lane adds less than 2^53. Two 32-bit shared
 // atomics with a carry, because a 64-bit one is a loop that 32 warps fight over. The warp sums in two parts at all

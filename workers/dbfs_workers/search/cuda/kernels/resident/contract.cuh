@@ -37,9 +37,10 @@ __device__ __forceinline__ void contract(const Params& a, Block& b, const Output
     bool won[kSparseUnroll] = {};
     u32 ids[kSparseUnroll] = {}, parents[kSparseUnroll] = {};
     if (threadIdx.x < b.kept) {
-      const u32 row = b.keep_ids[threadIdx.x];
+      const u32 place = kept_place(b.run.level) + threadIdx.x;
+      const u32 row = b.keep_ids[place];
       ids[0] = a.rank * a.n_local + row;
-      if (kPredecessors) parents[0] = b.keep_parents[threadIdx.x];
+      if (kPredecessors) parents[0] = b.keep_parents[place];
       won[0] = claim(a.known, row);
     }
     if (__syncthreads_or(stage(b, won, ids, parents))) {

@@ -139,7 +139,7 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
     const bool mine = kRole != Role::kPeer || owner == a.rank;
-    const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
+    const u32 room = kGang && a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
     const u32 leave = count - kept;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   }
 }
 
-// Fetch the neighbours of the kept vertices. All warps except the first call it, while the first waits at the barrier.
+// Several ranks: fetch the neighbours of the kept vertices. All warps except the first call it, while the first waits at the barrier.
 template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   if (!b.kept) return;
@@ -201,10 +201,7 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
-  // Read while the claim's answer is on its way, which takes as long. Then the list can be prefetched for fetch_kept.
-  const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
-  if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
-  if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
+  if (won) won = claim(a.peers[a.rank].visited, id);
   if (i < kept && j == 0) {
     const bool first = first_way<kRole>(a, from);
     if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
@@ -228,7 +225,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
   }
   const u32 most_beats = stage_region<kRole>(a) / kThreads, kept = b.kept;
   u32 expanded = 0, beats = 0;
-  if (kept) {
+  if (kGang && kept) {
     expand_kept<kRole>(a, b, kept, expanded);
     beats = 1;
   }

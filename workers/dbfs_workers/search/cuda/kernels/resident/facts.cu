@@ -48,6 +48,15 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   }
 }
 
+// Write the neighbours of each row into a table of 2^log words a row, with kNoVertex behind the last. A thread takes a
+// word.
+extern "C" __global__ void dbfs_table(const i64* offsets, const u32* columns, i64 words, u32 log, u32* table) {
+  const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= words) return;
+  const i64 place = offsets[i >> log] + (i & ((1 << log) - 1));
+  table[i] = place < offsets[(i >> log) + 1] ? columns[place] : dbfs::kNoVertex;
+}
+
 // Write the degree that the rows of each group have in common, or kMixed, and count the mixed groups. A warp takes a
 // group, and reads 8 bytes a row. The last group is mixed unless it is whole.
 extern "C" __global__ void dbfs_common_degrees(const i64* offsets, i64 rows, u32* common, u64* mixed) {

@@ -14,6 +14,7 @@
 #include "search/cuda/kernels/resident/expand_dense.cuh"
 #include "search/cuda/kernels/resident/expand_light.cuh"
 #include "search/cuda/kernels/resident/expand_sparse.cuh"
+#include "search/cuda/kernels/resident/expand_table.cuh"
 #include "search/cuda/kernels/resident/frontier.cuh"
 #include "search/cuda/kernels/resident/start.cuh"
 #include "search/cuda/kernels/resident/statistics.cuh"
@@ -102,6 +103,10 @@ __device__ __forceinline__ void perform(const Params& a, Block& b) {
 __device__ __forceinline__ void traverse(const Params& a, Block& b) {
   const bool reports = blockIdx.x == 0 && threadIdx.x == 0;
   while (b.run.step != Step::kStop) {
+    if (!kGang && a.table && b.run.step == Step::kExpandLight) {
+      if (!table_levels(a, b)) return;
+      continue;
+    }
     perform(a, b);
     if (reports && b.run.step == Step::kReset) store_relaxed_sys(&a.host->reset_ns, now_ns());
     if (!end_step(a, b)) return;

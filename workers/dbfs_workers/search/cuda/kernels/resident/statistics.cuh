@@ -42,8 +42,8 @@ __device__ __noinline__ bool await_room(const Params& a, const Block& b, u32 lev
 
 // Report the next noted level, and clear its counters: all of their readers are done, and the next step that counts
 // there is two barriers away. Each field of the record has a lane, so that all fields together cost one trip to L2.
-__device__ __forceinline__ void report_level(const Params& a, Block& b) {
-  if (blockIdx.x != 0 || warp_in_block() != kWarps - 1) return;
+__device__ __forceinline__ void report_level(const Params& a, Block& b, u32 warp = kWarps - 1) {
+  if (blockIdx.x != 0 || warp_in_block() != warp) return;
   const u32 level = b.reported, lane = lane_id();
   const bool due = b.noted > level;
   __syncwarp();
