@@ -187,8 +187,8 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: Source) -> Non
     assert set(found) == SMALL_KERNELS[source]
     spilled = {name: function.spilled for name, function in found.items() if function.spilled}
     # Keys of 64 bits of several ranks take two registers more there than there are.
-    turing = {"dbfs_weights_float64": 8, "dbfs_weights_int64": 8} if (arch, source) == ("sm_75", GANG) else {}
-    assert spilled == turing
+    before_hopper = source == GANG and arch in ("sm_75", "sm_80")
+    assert spilled == ({"dbfs_weights_float64": 8, "dbfs_weights_int64": 8} if before_hopper else {})
 
 
 @pytest.mark.full

@@ -269,7 +269,10 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
     def version(first: int, mixed: int) -> Any:
         names = ("row_offsets", "columns", "in_offsets", "in_columns", "first_in", "closed", "common")
         arrays = {name: array(first + place) for place, name in enumerate(names)}
-        return SimpleNamespace(**arrays, stripe=STRIPE, rank=1, chunks=first, rows_used=first + 32, mixed=mixed)
+        table = SimpleNamespace(**vars(array(first + 7)), shape=(9, 8)) if mixed == 1 else None
+        return SimpleNamespace(
+            **arrays, table=table, stripe=STRIPE, rank=1, chunks=first, rows_used=first + 32, mixed=mixed
+        )
 
     engine = object.__new__(resident.ResidentKernel)
     engine._cupy = SimpleNamespace(empty=lambda size, dtype: array(7000 + size, size))
@@ -293,6 +296,7 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
             first + 4,
             first + 5,
         )
+        assert (params["table"], params["table_log"]) == ((first + 7, 3) if mixed == 1 else (0, 0))
         assert (params["rows_used"], params["chunks"].tolist()) == (first + 32, [7001 + first] * 2)
         assert (params["edges_total"], params["vertices_total"], params["max_degree"]) == (12, 1, max_degree)
         assert (params["light"], params["leader_vertices"], params["distances"]) == (light, 0, 9)
