@@ -56,7 +56,7 @@ __device__ __forceinline__ void expand_table(const Params& a, Block& b, Slot* sl
   uint4* const next_rows = (uint4*)(b.keep_edges + (run.level + 1) % kHalves * kThreads);
   const u32* const queue = a.queues[run.queue];
   const u32 groups = threads >> log, small = run.small;
-  // With many vertices the reads of rows cost more than the trip that they spare.
+  // With many vertices the reads of rows ahead cost more than the trips that they spare.
   const bool eager = run.frontier.vertices <= kEager;
   u32 beats = 0;
   for (u32 first = 0; first < kept || blockIdx.x + gridDim.x * (first - kept) < small; first += groups) {
@@ -106,10 +106,10 @@ __device__ __forceinline__ void expand_table(const Params& a, Block& b, Slot* sl
       next_rows[(to << log) / 4] = row;
       if (log == 3) next_rows[2 * to + 1] = rest;
       // The level after the next one reads these rows, while its claims are under way.
-      fetch_rows(a, row);
-      if (log == 3) fetch_rows(a, rest);
+      if (eager) fetch_rows(a, row);
+      if (eager && log == 3) fetch_rows(a, rest);
     } else if (won) {
-      prefetch(&a.table[(u64)id << log]);
+      if (eager) prefetch(&a.table[(u64)id << log]);
       b.stage.ids[to - room] = id;
       if (kPredecessors) b.stage.parents[to - room] = from;
     }
@@ -127,13 +127,14 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
   do {
     Slot* const slot = level_slot(a, run.level + 1);
     u32& staged = b.staged_for[run.level & 1];
+    // Before the block's barrier: behind it the first thread moves the run on, while others may come late.
+    const bool deals = run.level % kDeal == kDeal - 1 && vertices > kDealt * gridDim.x;
     if (threadIdx.x == 0) b.noted = b.ended;
     expand_table(a, b, slot, threads, kept, staged);
     sync_first(threads);
     const u32 count = staged;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
-    const bool deal = run.level % kDeal == kDeal - 1 && vertices > kDealt * gridDim.x;
-    kept = deal ? 0 : count <= room ? count : room / 2;
+    kept = deals ? 0 : count <= room ? count : room / 2;
     if (__builtin_expect(kept < count, 0)) give_away(a, b, slot, threads, room, kept, count);
     if (threadIdx.x == 0) {
       b.kept = kept;
