@@ -24,6 +24,30 @@ FAULTS = (
         ),
     ),
     Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "const u64 to = b.base[0] + i - stay;",
+        "const u64 to = b.base[0] + i;",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "kept ? b.keep_ids[next + i]",
+        "kept ? b.keep_ids[i]",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "if (threadIdx.x == 0) staged = room;",
+        "",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/contract.cuh",
+        "kept_place(b.run.level) + threadIdx.x",
+        "threadIdx.x",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/cuda/words.py",
         "communicator.FIRST_COUNT + at for at",
         "communicator.FIRST_COUNT + (at + 1) % 5 for at",

@@ -19,10 +19,12 @@ from dbfs_workers.base.errors import (
     DbfsError,
     DeadlineExceededError,
     ExchangeUnavailableError,
+    InvalidOptionError,
     RunCancelledError,
     WorkerLostError,
 )
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.cuda.run import Mode
 from dbfs_workers.search.exchange.protocol import Cause
@@ -379,3 +381,9 @@ def test_a_graph_of_one_rank_is_never_led(cupy: emulated.Cupy) -> None:
     part.make(rank)
     assert runner.leading is None
     assert part.offer() is None
+
+
+def test_no_run_with_a_purpose_is_of_this_part(gang: Callable[..., Gang]) -> None:
+    member = gang(graphs.random(40, 60, 1), 2).members[0]
+    with pytest.raises(InvalidOptionError, match="makes no Batch"):
+        member.part_for(Batch(()))

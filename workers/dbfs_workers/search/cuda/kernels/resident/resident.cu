@@ -2,7 +2,8 @@
 //
 // A traversal is a sequence of steps (enum Step), and a barrier ends each. All blocks hold the same view of the run
 // (Run in block.cuh), so all of them take the same step. There are five kinds of levels:
-//   light      expand (queue to queue), gang barrier; the next level labels the vertices that it takes
+//   light      expand (queue to queue), gang barrier; the next level labels the vertices that it takes. A rank alone
+//              runs many of them in one loop, over a table of neighbours
 //   leader     a light level that rank 0 runs for all ranks, which wait at their next barrier until it hands over
 //   sparse     expand (queue to queue), gang barrier, contract the vertices that peers sent, gang barrier
 //   dense      expand (queue to bitmap), gang barrier, merge the ranks' bitmaps, gang barrier
