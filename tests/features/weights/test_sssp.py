@@ -314,3 +314,35 @@ def test_each_fault_of_labels_is_found(p: int) -> None:
     # 1 and 2 are each other's predecessors over the edge of weight 0.
     (found,) = faults(spoilt(right, 1, parent=2))  # type: ignore[arg-type]
     assert found in [f"the predecessors of {vertex} do not lead to a source" for vertex in (1, 2)]
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.full)])
+def test_a_graph_that_changes(client: distributed.Client, ranks: int) -> None:
+    """Edges come, go and change their weights; an update of a weight alone is seen as well."""
+    rng = np.random.default_rng(ranks)
+    edges = {(u, u + 1): 5 for u in range(59)}
+
+    def table(of: dict[tuple[int, int], int]) -> dict[str, list[int]]:
+        source, target = zip(*of, strict=True)
+        return {"source": [*source], "target": [*target], "w": [*of.values()]}
+
+    options: dict[str, Any] = {"directed": True, "edge_columns": ["w"], "client": client, "ranks": ranks}
+    with dbfs.load(pa.table(table(edges)), mutable=True, **options) as graph:
+        for change in range(6):
+            if change:
+                drawn = rng.integers(0, 60, (20, 2)).tolist()
+                new = {(u, v): int(rng.integers(0, 40)) for u, v in drawn if u != v}
+                graph.insert_edges(table(new), on_existing="update")
+                edges |= new
+                gone = [pair for pair in edges if rng.random() < 0.05]
+                graph.delete_edges(gone)
+                for pair in gone:
+                    del edges[pair]
+                one = next(iter(edges))
+                edges[one] = 100 + change
+                graph.insert_edges(table({one: 100 + change}), on_existing="update")
+            of = [(u, v, weight) for (u, v), weight in edges.items()]
+            result = graph.sssp(0, "w", predecessors=True)
+            np.testing.assert_array_equal(result.distances(), expected(60, of, [0], np.dtype(np.int64)))
+            assert_tree(of, [0], result.distances(), result.predecessors())
+            result.validate()
