@@ -38,4 +38,5 @@ def plant(faults: list[Fault]) -> int:
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    sys.exit(plant([fault for fault in FAULTS if not words or any(word in str(fault) for word in words)]))
+    chosen = [fault for fault in FAULTS if not words or any(word in str(fault) for word in words)]
+    sys.exit(plant(chosen) if chosen else f"no fault has one of the words {words}")
