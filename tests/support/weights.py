@@ -1,6 +1,7 @@
 """Shortest paths by weight: a heap's Dijkstra in the weights' own type, and ranks that are threads of this process."""
 
 import heapq
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -153,6 +154,23 @@ def labels(made: list[RankRun], n: int) -> tuple[NDArray[Any], NDArray[np.int64]
         if run.labels.predecessors is not None:
             assert (run.labels.predecessors[stripe.owned(rank) :] == NO_VERTEX).all()
     return distances, None if made[0].labels.predecessors is None else parents
+
+
+def assert_path(
+    of: list[tuple[int, int, Any]], want: Any, distance: Any, path: list[int], dtype: np.dtype[Any]
+) -> None:
+    """The distance is Dijkstra's, bit for bit, and the sum over the lightest edges of the path in its order."""
+    assert distance == want
+    if not path:
+        assert want in (-1, np.inf)
+        return
+    between: dict[tuple[int, int], Any] = {}
+    for u, v, weight in of:
+        between[u, v] = min(weight, between.get((u, v), weight))
+    total = dtype.type(0)
+    for step in itertools.pairwise(path):
+        total += dtype.type(between[step])
+    assert total == want
 
 
 def assert_tree(

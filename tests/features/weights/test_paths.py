@@ -1,6 +1,5 @@
 """Paths and distances by weight between two vertices, by searches from both ends, against a heap's Dijkstra."""
 
-import itertools
 from typing import Any
 
 import distributed
@@ -22,7 +21,7 @@ from dbfs.errors import (
 from dbfs_workers.features.weights import meeting
 from dbfs_workers.features.weights.purpose import Weighted
 from tests.support import graphs
-from tests.support.weights import arcs, expected, labels, runs, weighted_graphs
+from tests.support.weights import arcs, assert_path, expected, labels, runs, weighted_graphs
 
 
 def path_of(made: list[Any], n: int, source: int, target: int) -> tuple[Any, list[int]]:
@@ -37,23 +36,6 @@ def path_of(made: list[Any], n: int, source: int, target: int) -> tuple[Any, lis
         path.append(int(parents[path[-1]]))
         assert len(path) <= n, "the parents have a cycle"
     return distance, path[::-1]
-
-
-def assert_path(
-    of: list[tuple[int, int, Any]], want: Any, distance: Any, path: list[int], dtype: np.dtype[Any]
-) -> None:
-    """The distance is Dijkstra's, bit for bit, and the sum over the lightest edges of the path in its order."""
-    assert distance == want
-    if not path:
-        assert want in (-1, np.inf)
-        return
-    between: dict[tuple[int, int], Any] = {}
-    for u, v, weight in of:
-        between[u, v] = min(weight, between.get((u, v), weight))
-    total = dtype.type(0)
-    for step in itertools.pairwise(path):
-        total += dtype.type(between[step])
-    assert total == want
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

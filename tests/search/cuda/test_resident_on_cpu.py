@@ -14,7 +14,7 @@ from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.compiler import needs_compiler
-from tests.support.cuda_on_cpu.resident import BLOCKS, THREADS, kernel
+from tests.support.cuda_on_cpu.resident import BLOCKS, THREADS, fill_table, kernel
 
 pytestmark = needs_compiler
 
@@ -56,9 +56,8 @@ class Rank:
         self.params["light"] = ResidentKernel._lanes_a_vertex(int(degrees.max(initial=0)), 1)
         if table:
             log = 2 if degrees.max(initial=0) <= 4 else 3
-            self.arrays["table"] = neighbours = np.full((rows, 1 << log), NO_VERTEX, np.uint32)
-            row = np.repeat(np.arange(rows), degrees)
-            neighbours[row, np.arange(row.size) - self.offsets[row]] = self.columns
+            self.arrays["table"] = np.empty((rows, 1 << log), np.uint32)
+            fill_table(self.offsets, self.columns, self.arrays["table"])
             self.params["table_log"] = log
         self.params["edges_total"], self.params["vertices_total"] = degrees.sum(), max(1, (degrees > 0).sum())
 

@@ -228,9 +228,8 @@ def _common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> No
     mixed[0] = common.size
 
 
-def _table(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what the kernel does that makes the table of neighbours."""
-    offsets, columns, _, _, table = arguments
+def fill_table(offsets: NDArray[np.int64], columns: NDArray[np.uint32], table: NDArray[np.uint32]) -> None:
+    """Write the neighbours of each row into the table of neighbours."""
     degrees = np.diff(offsets)
     rows = np.repeat(np.arange(degrees.size), degrees)
     table[:] = NO_VERTEX
@@ -297,7 +296,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     kernels: Mapping[str, Any] = {
         "dbfs_facts": _facts,
         "dbfs_common_degrees": _common_degrees,
-        "dbfs_table": _table,
+        "dbfs_table": lambda blocks, threads, arguments: fill_table(*arguments[:2], arguments[-1]),
     }
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
     stub = SimpleNamespace(shared_size_bytes=1 << 15, preferred_shared_memory_carveout=0)
