@@ -123,6 +123,9 @@ class Gang:
         launched = emulated.Launch.count
         ranks = [future.result(PATIENCE) for future in self.begin(specs)]
         assert emulated.Launch.count - launched == led * len(specs)
+        # No engine over the copy keeps labels that a client may have released.
+        alone = self.members[0].runner.leading._alone  # type: ignore[attr-defined]
+        assert not any(hasattr(engine, "sent") for engine in alone.values())
         for reports in zip(*ranks, strict=True):
             # The emulator's copies take a millisecond, and so do traversals of all ranks.
             assert all(1e-3 <= report.elapsed < 2e-2 for report, _ in reports)

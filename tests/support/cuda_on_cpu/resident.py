@@ -296,7 +296,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     kernels: Mapping[str, Any] = {
         "dbfs_facts": _facts,
         "dbfs_common_degrees": _common_degrees,
-        "dbfs_table": lambda blocks, threads, arguments: fill_table(*arguments[:2], arguments[-1]),
+        "dbfs_table": lambda blocks, threads, arguments: fill_table(arguments[0], arguments[1], arguments[-1]),
     }
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
     stub = SimpleNamespace(shared_size_bytes=1 << 15, preferred_shared_memory_carveout=0)

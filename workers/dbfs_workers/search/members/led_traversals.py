@@ -6,8 +6,8 @@ levels were many and small, rank 0 copies the rows of all ranks, whose vertices 
 kernel of one rank. The slices of its labels are the labels of the ranks: rank 0 writes them into the windows of its
 peers. The peers wait at a barrier on the host.
 
-All ranks decide by the same facts, and rank 0 tells them at the barrier whether it has room. The copy is rank 0's
-alone: nobody maps it, and it goes if a run needs the memory.
+All ranks decide by the same facts, and rank 0 tells them at the barrier whether it has room. Only rank 0
+reaches the copy. Rank 0 drops the copy if a run needs the memory.
 """
 
 import pickle
@@ -84,7 +84,7 @@ class LedTraversals(CrossingPart):
         raise NotImplementedError
 
     def make_room(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:  # noqa: ARG002
-        """See ``MemberPart``. Rank 0 asks nobody."""
+        """See ``MemberPart``. Rank 0 drops the copy without asking its peers, which have not mapped it."""
         if not self._alone or specs.options.run_id == self._runner.member.checked_run:
             return
         # The engine holds the labels of all rows twice: those of a run, and those for the next one.
@@ -139,7 +139,7 @@ class LedTraversals(CrossingPart):
                 # The peers have taken the labels of the traversal before out of their windows.
                 self._cross(Nothing())
             if engine.graph.rank == LEADER:
-                yield self._lead(engine, number, index, spec, deadline)
+                yield self._lead(number, index, spec, deadline)
             else:
                 yield self._follow(engine, number, index)
 
@@ -206,18 +206,19 @@ class LedTraversals(CrossingPart):
         except (ExchangeUnavailableError, GraphTooLargeError):
             self.drop()
             return _REFUSED
-        engine.summary = summary
+        engine.summary, engine.leads = summary, self._runner.engine(predecessors)
         engine.connect([engine.info()])
         self._alone[predecessors] = engine
         return _READY
 
-    def _lead(self, engine: ResidentKernel, number: int, index: int, spec: TraversalSpec, deadline: float) -> RankRun:
+    def _lead(self, number: int, index: int, spec: TraversalSpec, deadline: float) -> RankRun:
         """Make a traversal, and give each rank its labels."""
         alone = self._alone[spec.predecessors]
-        alone.leads = engine
         (run,) = self._runner.launched(alone, number, RunSpec.single(spec), deadline, index)
         run.labels = alone.sent.own
         run.elapsed += alone.sent.seconds
+        # The client may release the labels long before another traversal.
+        del alone.sent
         self._cross(Made(len(run.levels), run.depth, int(run.elapsed * 1e9)))
         return run
 
