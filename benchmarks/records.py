@@ -49,6 +49,7 @@ LAB: Final = {
 SCALING: Final = {
     "krajecki_scaling_gpus": ("krajecki-gpus", "cuda_ipc"),
     "krajecki_scaling_nccl": ("krajecki-gpus", "nccl"),
+    "krajecki_scaling_shared_memory": ("krajecki-gpus", "shared_memory"),
     "krajecki_scaling_grid_gpus": ("krajecki-grid-gpus", "cuda_ipc"),
     "krajecki_scaling_grid_nccl": ("krajecki-grid-gpus", "nccl"),
     "krajecki_scaling_cpu": ("krajecki", "auto"),
