@@ -173,7 +173,7 @@ class BatchResult(ManySources, Tabular):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"begins_again", "columns", "distances_to_targets", "spec", "sums"}
+    _inner = StaysHere._inner | {"begins_again", "columns", "distances_to_targets", "edge_sums", "spec", "sums"}
 
     def __init__(
         self, graph: StripedGraph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]
@@ -283,7 +283,6 @@ class BatchResult(ManySources, Tabular):
 
     def distances_to_targets(self) -> NDArray[np.int32]:
         """Return the array of ``target_distances``, without ids."""
-        self._require("targets")
         p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.target_vertices), np.int64)
         found = np.empty((positions.size, len(self.sources)), np.int32)
         for rank, parts in enumerate(self._fetch("targets")):
@@ -300,7 +299,6 @@ class BatchResult(ManySources, Tabular):
         smallest id counts. Errors as for ``distances``, but for
         ``nearest=True``.
         """
-        self._require("nearest")
         rows = [nearest_of(parts, self._firsts) for parts in self._fetch("nearest")]
         found = self._in_order(rows)
         vertices = self._ordered[found[:, 1]]
@@ -361,18 +359,19 @@ class BatchResult(ManySources, Tabular):
                 sources = tuple(self._ordered[first : min(end, first + _VALIDATED)].tolist())
                 yield Columns(sources, self.spec.max_depth, named["distances"], first - begin)
 
-    def sums(self, name: str) -> NDArray[np.float64]:
-        """Return sums over all sources, which the ranks have made; errors as for ``distances``.
+    def sums(self, *names: str) -> NDArray[Any]:
+        """Return [names, n], by vertex the sums over all sources, which the ranks have made.
 
-        Args:
-            name: one of ``OF_DISTANCES`` or of ``SWEPT``.
-
-        Returns:
-            float64[n] by vertex; of ``edge_betweenness`` float64[edges, 2] by rank and edge: see ``RankBatch``.
+        The type is float64, or that of ``RankBatch.to_host``. ``names`` are some of ``OF_DISTANCES`` or ``OF_ROWS``,
+        which travel together. Errors as for ``distances``.
         """
-        self._require(name)
-        sums = [reduce(np.add, parts) for parts in self._fetch(name)]
-        return np.concatenate(sums) if name == "edge_betweenness" else self._in_order(sums)
+        rows = [self._in_order(parts) for parts in zip(*self._fetch(*names), strict=True)]
+        sums = np.stack(rows).reshape(len(names), self.groups, -1)
+        return sums[:, 0] if self.groups == 1 else sums.sum(axis=1, dtype=np.float64)
+
+    def edge_sums(self) -> NDArray[np.float64]:
+        """Return float64[edges, 2], ``edge_betweenness`` by rank and edge: see ``RankBatch``; errors as above."""
+        return np.concatenate([reduce(np.add, parts) for parts in self._fetch("edge_betweenness")])
 
     @bounded()
     def validate(self) -> None:
@@ -442,11 +441,13 @@ class BatchResult(ManySources, Tabular):
             # Its ranks may be others.
             raise self._lost(f"{self.graph.name} was built again since")
 
-    def _fetch(self, label: str) -> list[list[NDArray[Any]]]:
-        """Return what each rank has kept, by rank and group."""
+    def _fetch(self, *labels: str) -> list[list[NDArray[Any]]]:
+        """Return what each rank has kept, by rank, label and group. Errors as for ``distances``."""
+        for label in labels:
+            self._require(label)
         p = self.graph.ranks
-        futures = [future for named in self._kept for future in named[label]]
-        doing = f"reading {label} of run {self.run_id}"
+        futures = [future for label in labels for named in self._kept for future in named[label]]
+        doing = f"reading {', '.join(labels)} of run {self.run_id}"
         parts = self.graph.gang.gather(futures, of_call(), doing)
         return [parts[rank::p] for rank in range(p)]
 
@@ -462,7 +463,7 @@ class BatchResult(ManySources, Tabular):
     def _in_order(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return the rows of all ranks by vertex."""
         order, n = self.graph.order, sum(map(len, parts))
-        rows = np.empty((n, *parts[0].shape[1:]), parts[0].dtype)
+        rows = np.empty((n, *parts[0].shape[1:]), np.result_type(*parts))
         for rank, part in enumerate(parts):
             places = slice(rank, None, len(parts))
             rows[places if order is None else order.vertex[places]] = part

@@ -196,8 +196,7 @@ def of_vertices(
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for made in options.batches(graph, sources, "betweenness_centrality", tuple(names), finished):
             of_run = np.zeros_like(begin)
-            for row, name in zip(of_run, names, strict=False):
-                row[:] = made.sums(name)
+            of_run[: len(names)] = made.sums(*names)
             if endpoints:
                 of_run[-1, np.array(made.source_vertices)] = made.reached - 1
             yield len(made.sources), of_run
@@ -244,7 +243,7 @@ def of_edges(
             if graph.record.graph_id != listed:
                 # Built again, perhaps on other ranks.
                 place, listed = _edges(graph)[1], graph.record.graph_id
-            columns = [np.bincount(place, column, ends.shape[1]) for column in made.sums("edge_betweenness").T]
+            columns = [np.bincount(place, column, ends.shape[1]) for column in made.edge_sums().T]
             yield len(made.sources), np.stack(columns)
 
     begin, name = np.zeros((2, ends.shape[1])), "edge_betweenness_centrality"

@@ -500,7 +500,7 @@ def _totals(
 
         def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
             for batch in options.batches(graph, sources, measure, names, finished):
-                yield len(batch.sources), np.stack([batch.sums(each)[vertices] for each in names])
+                yield len(batch.sources), batch.sums(*names)[:, vertices]
 
         begin, made_of = np.zeros((len(names), vertices.size)), (sources, vertices)
         name = options.named(f"{measure}, rows of sums by vertex" + ", sampled" * (options.sample is not None))

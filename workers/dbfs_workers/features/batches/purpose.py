@@ -14,6 +14,9 @@ OF_ROWS: Final = ("betweenness", "betweenness_squares", "betweenness_reached")
 OF_DISTANCES: Final = ("reaching", "distance_sum", "distance_squares", "inverse_sum", "inverse_squares")
 """What is kept of the distances by row: see ``storage.RankBatch.sums``."""
 
+WHOLE: Final = frozenset(OF_DISTANCES[:3])
+"""Those whose sums are whole numbers."""
+
 SWEPT: Final = frozenset({*OF_ROWS, "edge_betweenness"})
 """What is kept of the sweeps: see ``path_sweeps``."""
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.batches.purpose import OF_DISTANCES, OF_ROWS, SWEPT, WORD_SOURCES, batch_of, width_of
+from dbfs_workers.features.batches.purpose import OF_DISTANCES, OF_ROWS, SWEPT, WHOLE, WORD_SOURCES, batch_of, width_of
 from dbfs_workers.search.partition.labels import RankLabels, in_type, set_bits
 from dbfs_workers.search.partition.partition import Partition, on_host, require_present
 from dbfs_workers.search.partition.stripe import Stripe, own_rows
@@ -79,7 +79,8 @@ class RankBatch(RankLabels):
         sums: float64[n_local, kept], by row the sums over the sources. Those of ``OF_ROWS``, empty until the sweeps,
             are of the sources' dependencies on the row (Brandes 2001), of the squares, and the number of other vertices
             among the sources that reach the row. Those of ``OF_DISTANCES`` are this number, and the sums of the
-            distances from these sources, of the squares, of the inverse distances and of their squares.
+            distances from these sources, of the squares, of the inverse distances and of their squares. On the host
+            sums of ``WHOLE`` alone are of the smallest type that holds them.
         edge_sums: float64[edges * 2], by edge in the order of the rows the sums of the dependencies on the edge, and of
             their squares; 0 for an edge that repeats the one before. Empty until the sweeps.
     """
@@ -92,7 +93,7 @@ class RankBatch(RankLabels):
     target_rows: NDArray[np.uint32]
     at_targets: NDArray[np.int32]
     nearest: NDArray[np.int32]
-    sums: NDArray[np.float64]
+    sums: NDArray[Any]
     edge_sums: NDArray[np.float64]
 
     @classmethod
@@ -140,8 +141,12 @@ class RankBatch(RankLabels):
         return flat.view(np.uint8), flat.itemsize, self.nearest.reshape(-1)
 
     def to_host(self) -> "RankBatch":
-        names = "distances", "seen", "target_rows", "at_targets", "nearest", "sums", "edge_sums"
-        return replace(self, **{name: on_host(getattr(self, name)) for name in names})
+        names = "distances", "seen", "target_rows", "at_targets", "nearest", "edge_sums"
+        largest = self.sources * (len(self.counts) - 1) ** 2
+        dtype = np.min_scalar_type(largest) if WHOLE.issuperset(self.row_sums) else self.sums.dtype
+        # The sums of a name lie in one piece, so that they travel without a copy, and whole numbers in few bytes.
+        sums = on_host(self.sums.T.astype(dtype, order="C")).T
+        return replace(self, sums=sums, **{name: on_host(getattr(self, name)) for name in names})
 
     def hold(self, largest: int, free_bytes: Callable[[], int]) -> None:
         """Make room for distances up to ``largest``.
