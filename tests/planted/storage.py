@@ -152,8 +152,8 @@ FAULTS = (
     ),
     Fault(
         "dbfs/features/batches/measures.py",
-        "range(0, size, _BLOCK)",
-        "range(0, size, _BLOCK + 1)",
+        "range(0, chosen.size, _BLOCK)",
+        "range(0, chosen.size, _BLOCK + 1)",
         ("tests/features/batches/test_measures.py::test_connected_graphs_in_several_runs",),
     ),
     Fault(

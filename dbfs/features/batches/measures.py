@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 # A vertex that is in the sample has two other sampled vertices then, which a standard error needs.
 _LEAST_SAMPLE: Final = 3
-# Vertices whose measure is computed at a time.
+# Vertices whose measure is computed at a time. Their arrays stay in a core's cache.
 _BLOCK: Final = 1 << 14
 
 
@@ -398,73 +398,71 @@ def closeness(
 ) -> VertexMeasure:
     """See ``Graph.closeness_centrality``; ``turned``: that of the graph whose edges ``graph`` has turned round."""
 
-    chosen = chosen_vertices(graph, vertices)
-    names = ("reaching", "distance_sum", *(() if options.sample is None else ("distance_squares",)))
-    total, made = _totals(graph, "closeness_centrality", chosen, names, options, turned)
-
-    def work(total: Floats, made: _MeanSources) -> tuple[Floats, ...]:
-        reach, mean, *squares = made.means(total)
-        far = mean > 0
+    def work(total: Floats, others: int, all_others: int) -> tuple[Floats, ...]:
+        # A vertex without a path has only sums of 0. They are divided by 1 then.
+        reaching, length = total[0], np.maximum(1, total[1])
         # Divided as NetworkX does, so that values are equal to the last digit.
-        values = np.divide(total[0], total[1], where=far, out=np.zeros(mean.size)) * (reach if wf_improved else 1)
-        if not squares:
+        values = reaching / length
+        if wf_improved:
+            values *= reaching / others
+        if options.sample is None:
             return (values,)
         # Of a vertex whether it has a path, and its distance or 0: the variance of their means' ratio, linearised.
-        variance = np.divide(squares[0], mean**2, where=far, out=np.ones(mean.size))
-        variance -= 1 if wf_improved else np.divide(1, reach, where=far, out=np.ones(mean.size))
+        variance = total[2] / others / (length / others) ** 2
+        variance -= 1 if wf_improved else 1 / (np.maximum(1, reaching) / others)
         # One path tells how long it is, not how much the paths to the vertex differ.
-        told = far if wf_improved else reach * made.others > 1.5
-        return values, made.errors(values * np.sqrt(np.maximum(0, variance)), told)
+        told = reaching > (0 if wf_improved else 1)
+        return values, _errors(values * np.sqrt(np.maximum(0, variance)), told, others, all_others)
 
-    values, *more = made.by_blocks(work, total)
-    errors = more[0] if more else None
-    return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, errors, made.sources)
+    names = ("reaching", "distance_sum", *(() if options.sample is None else ("distance_squares",)))
+    return _measured(graph, "closeness_centrality", vertices, names, work, options, turned)
 
 
 def harmonic(graph: StripedGraph, vertices: Any, options: Options, *, turned: bool = False) -> VertexMeasure:
     """See ``Graph.harmonic_centrality``; ``turned``: see ``closeness_centrality``."""
 
-    chosen = chosen_vertices(graph, vertices)
+    def work(total: Floats, others: int, all_others: int) -> tuple[Floats, ...]:
+        if options.sample is None:
+            return (total[0],)
+        mean, squares = total / others
+        spread = np.sqrt(np.maximum(0, squares - mean**2))
+        return all_others * mean, all_others * _errors(spread, mean > 0, others, all_others)
+
     names = ("inverse_sum", *(() if options.sample is None else ("inverse_squares",)))
-    total, made = _totals(graph, "harmonic_centrality", chosen, names, options, turned)
-    mean, *squares = made.means(total)
-    values, errors = total[0], None
-    if squares:
-        values = made.all_others * mean
-        errors = made.all_others * made.errors(np.sqrt(np.maximum(0, squares[0] - mean**2)), mean > 0)
-    return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), values, errors, made.sources)
+    return _measured(graph, "harmonic_centrality", vertices, names, work, options, turned)
 
 
-@dataclass(frozen=True)
-class _MeanSources:
-    """The sources that the means of some vertices were made of.
+def _measured(
+    graph: StripedGraph,
+    measure: str,
+    vertices: Any,
+    names: tuple[str, ...],
+    work: Callable[[Floats, int, int], tuple[Floats, ...]],
+    options: Options,
+    turned: bool,
+) -> VertexMeasure:
+    """Return a measure of some vertices by their sums, those of ``names``; other arguments as of ``closeness``.
 
-    Attributes:
-        sources: their number.
-        others: int64, for each vertex the number of sources that are other vertices.
-        all_others: number of the graph's other vertices.
+    Args:
+        work: returns the values, and of a sample the errors, of some vertices. It takes their sums as ``_totals``
+            returns them, the number of sources that are other vertices, and the number of all other vertices.
     """
+    chosen, sampled = chosen_vertices(graph, vertices), options.sample is not None
+    all_others = max(1, graph.n - graph.deleted - 1)
+    total, sources, own = _totals(graph, measure, chosen, names, options, turned)
+    others = min(sources, all_others) if sampled else all_others
+    made = np.empty((1 + sampled, chosen.size))
+    for first in range(0, chosen.size, _BLOCK):
+        block = slice(first, first + _BLOCK)
+        made[:, block] = work(total[:, block].astype(np.float64), others, all_others)
+    # A vertex of the sample has one other source fewer.
+    made[:, own] = work(total[:, own].astype(np.float64), sources - 1, all_others)
+    return VertexMeasure(measure, graph.ids_of(chosen), made[0], made[1] if sampled else None, sources)
 
-    sources: int
-    others: NDArray[np.int64]
-    all_others: int
 
-    def means(self, totals: Floats) -> Floats:
-        """Return the means over the sources that are other vertices; ``totals`` has a column for each vertex."""
-        means: Floats = totals / np.maximum(1, self.others)
-        return means
-
-    def by_blocks(self, work: Callable[[Floats, _MeanSources], tuple[Floats, ...]], totals: Floats) -> list[Floats]:
-        """Return what ``work`` makes of all vertices, of so many at a time that its arrays stay in a core's cache."""
-        size = max(1, self.others.size)
-        blocks = [slice(first, first + _BLOCK) for first in range(0, size, _BLOCK)]
-        made = [work(totals[:, block], replace(self, others=self.others[block])) for block in blocks]
-        return [np.concatenate(parts) for parts in zip(*made, strict=True)]
-
-    def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
-        """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
-        unknown = ~told & (self.others < self.all_others)
-        return np.where(unknown, np.nan, error_of_mean(spread, self.others, self.all_others))
+def _errors(spread: Floats, told: NDArray[np.bool], others: int, all_others: int) -> Floats:
+    """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
+    return np.where(told | (others == all_others), error_of_mean(spread, others, all_others), np.nan)
 
 
 def error_of_mean(spread: Any, sample: Any, population: int) -> Any:
@@ -480,35 +478,39 @@ def _totals(
     names: tuple[str, ...],
     options: Options,
     turned: bool,
-) -> tuple[Floats, _MeanSources]:
+) -> tuple[NDArray[Any], int, NDArray[np.int64]]:
     """Return [names, vertices]: sums over the other vertices by their distances to a vertex, those of ``OF_DISTANCES``.
+
+    Also return the number of sources, and the places of the vertices that are in the sample.
 
     In an undirected graph the distances from a vertex are those to it, and so they are where the edges are ``turned``.
     Else, and for a sample, the ranks sum over all sources by vertex.
     """
-    others = graph.n - graph.deleted - 1
     if options.sample is None and (turned or not graph.directed):
 
         def row(counts: NDArray[np.int64]) -> Floats:
             sums: Floats = counts @ distance_terms(names, np.arange(counts.shape[1]))
             return sums
 
-        made = _MeanSources(vertices.size, np.full(vertices.size, others), others)
         total = _rows(graph, f"{measure} by source", vertices, row, options, what=measure).T
-    else:
-        sources = sources_of(graph, options) if vertices.size else vertices
+        return total, vertices.size, np.empty(0, np.int64)
+    sources, sampled = sources_of(graph, options) if vertices.size else vertices, options.sample is not None
+    # An index of all vertices takes as long as the sums' way from the ranks. A slice takes no time.
+    every = vertices.size == graph.n and bool((vertices[1:] > vertices[:-1]).all())
+    index: Any = slice(vertices.size) if every else vertices
 
-        def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-            for batch in options.batches(graph, sources, measure, names, finished):
-                yield len(batch.sources), batch.sums(*names)[:, vertices]
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        for batch in options.batches(graph, sources, measure, names, finished):
+            yield len(batch.sources), batch.sums(*names)[:, index]
 
-        begin, made_of = np.zeros((len(names), vertices.size)), (sources, vertices)
-        name = options.named(f"{measure}, rows of sums by vertex" + ", sampled" * (options.sample is not None))
-        total = folded(graph, name, made_of, begin, parts, np.add, options.checkpoint)
-        among = np.zeros(graph.n, bool)
-        among[sources] = True
-        made = _MeanSources(sources.size, sources.size - among[vertices], others)
-    return total, made
+    def add(before: NDArray[Any], part: NDArray[Any]) -> NDArray[Any]:
+        return part if before is begin else np.add(before, part, dtype=np.float64)
+
+    begin, name = np.zeros((len(names), vertices.size)), f"{measure}, rows of sums by vertex" + ", sampled" * sampled
+    total = folded(graph, options.named(name), (sources, vertices), begin, parts, add, options.checkpoint)
+    among = np.zeros(graph.n, bool)
+    among[sources] = sampled
+    return total, sources.size, np.flatnonzero(among[index])
 
 
 def chosen_vertices(graph: StripedGraph, vertices: Any) -> NDArray[np.int64]:

@@ -151,6 +151,16 @@ def test_a_sample_is_near_by_its_errors(client: distributed.Client, directed: bo
         assert 0.7 < off / np.sqrt(np.mean(errors[:, known] ** 2)) < 1.4
 
 
+def test_sums_of_many_runs(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sums of a run travel as bytes here, and those of all runs would not fit in bytes."""
+    monkeypatch.setattr(sweeps, "MOST_SOURCES", 4)
+    broom = nx.path_graph(6)
+    broom.add_edges_from((5, leaf) for leaf in range(6, 66))
+    with load(client, broom) as ours:
+        found = ours.closeness_centrality(sample=len(broom))
+    assert found.to_dict() == pytest.approx(nx.closeness_centrality(broom))
+
+
 def test_an_error_is_unknown_where_the_sample_tells_nothing(client: distributed.Client) -> None:
     graph = theirs(20, [(source, 19) for source in range(1, 18)], directed=True)
     graph.add_edge(0, 18)
