@@ -224,7 +224,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         if array.size and (array.dtype.kind not in "iu" or np.ma.is_masked(vertices)):
             kind = "masked" if np.ma.is_masked(vertices) else array.dtype
             raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
-        return handed_out(self.lookup.ids_of(array.astype(np.int64)))
+        return handed_out(self.lookup.ids_of(array.astype(np.int64, copy=False)))
 
     @bounded()
     def ids(self) -> CallerIds:
@@ -306,7 +306,8 @@ class DeletedVertices:
 
     def others(self) -> NDArray[np.int64]:
         """Return all other vertices, ascending. Errors as for ``Graph.refresh``."""
-        return np.setdiff1d(np.arange(self._graph.n), self._gone(), assume_unique=True)
+        vertices = np.arange(self._graph.n)
+        return np.setdiff1d(vertices, self._gone(), assume_unique=True) if self._graph.deleted else vertices
 
     def refuse(self, vertices: Sequence[int] | NDArray[np.int64], what: str) -> None:
         """Raise ``InvalidVertexError`` if one of some vertices was deleted; ``what`` is a vertex's name in messages."""
