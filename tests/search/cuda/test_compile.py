@@ -72,7 +72,7 @@ SMALL_KERNELS = {
     BINNING: {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
     CSR: {"dbfs_row_offsets", "dbfs_columns"},
     DEGREE_ORDER: {"dbfs_order_keys", "dbfs_order"},
-    FACTS: {"dbfs_facts", "dbfs_common_degrees", "dbfs_table"},
+    FACTS: {"dbfs_facts", "dbfs_uses", "dbfs_hubs", "dbfs_common_degrees", "dbfs_table"},
     MERGING: {f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")},
     VALIDATION: {"dbfs_check_edges", "dbfs_pack_labels"},
     REPAIR: {"dbfs_repair"},

@@ -267,7 +267,7 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
         return SimpleNamespace(data=SimpleNamespace(ptr=at), size=size)
 
     def version(first: int, mixed: int) -> Any:
-        names = ("row_offsets", "columns", "in_offsets", "in_columns", "first_in", "closed", "common")
+        names = ("row_offsets", "columns", "in_offsets", "in_columns", "hubs", "closed", "common")
         arrays = {name: array(first + place) for place, name in enumerate(names)}
         table = SimpleNamespace(**vars(array(first + 7)), shape=(9, 8)) if mixed == 1 else None
         return SimpleNamespace(
@@ -291,7 +291,7 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
         prepared["_prepared"], prepared["_dirty_tail"] = (1,), False
         engine.take_over(version(first, mixed), GraphTotals(12, 0, max_degree))
         assert params["out"].tolist() == params["peers"][1]["out"].tolist() == (first, first + 1)
-        assert (params["in"].tolist(), params["first_in"], params["closed"]) == (
+        assert (params["in"].tolist(), params["hubs"], params["closed"]) == (
             (first + 2, first + 3),
             first + 4,
             first + 5,

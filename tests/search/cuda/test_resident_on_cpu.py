@@ -44,7 +44,7 @@ class Rank:
         self.arrays = {
             "known": np.zeros(words, np.uint32),
             "closed": np.append(closed, np.zeros(4, np.uint32)),
-            "first_in": first,
+            "hubs": first,
             "visited": np.zeros(words, np.uint32),
             "frontier": np.zeros(2 * words, np.uint32),
             "queues": np.zeros((2, rows), np.uint32),
@@ -71,7 +71,7 @@ class Rank:
         for name, place in peer.items():
             params["peers"][name][0, 0] = place
         params["distances"] = self.distances.ctypes.data
-        for name in ("known", "closed", "first_in"):
+        for name in ("known", "closed", "hubs"):
             params[name] = at[name]
         params["table"] = at.get("table", 0)
         for name in ("queues", "queue_parents", "chunks"):

@@ -1,4 +1,4 @@
-"""The kernels that add up a run's labels, compiled for this CPU, against NumPy.
+"""The kernels that add up a run's labels or find facts of a graph, compiled for this CPU, against NumPy.
 
 Axes: rows ordered by degree or not, groups that are whole or not, distances in registers, in shared memory and beyond.
 """
@@ -31,7 +31,7 @@ def kernels() -> ctypes.PyDLL:
         "sized_summary.cu": SUMMARY.text.replace(_DYNAMIC, "__shared__ u32 counted[4096];"),
     }
     library = ctypes.PyDLL(str(compiled("summary.cpp", made=made)))
-    library.common_degrees.restype = library.summary.restype = ctypes.c_char_p
+    library.common_degrees.restype = library.summary.restype = library.hubs.restype = ctypes.c_char_p
     return library
 
 
@@ -71,3 +71,19 @@ def test_sums_are_those_of_numpy(kernels: ctypes.PyDLL, ordered: bool, rows: int
         assert on_host[0].tolist() == np.bincount(distances[reached], minlength=bins).tolist()
         assert [int(degrees[distances == bin_].sum()) for bin_ in range(bins)] == on_host[1].tolist()
         assert not sums.any()
+
+
+def test_the_neighbour_that_a_row_tries_first_is_the_one_used_most(kernels: ctypes.PyDLL) -> None:
+    """Also in a list longer than what is looked through; ids of other ranks' vertices are among the columns."""
+    rng, rows, ids = np.random.default_rng(1), 700, 2000
+    degrees = rng.integers(0, 90, rows)
+    offsets = np.append(0, np.cumsum(degrees)).astype(np.int64)
+    columns = (ids * rng.random(offsets[-1]) ** 3).astype(np.uint32)
+    uses, found = np.zeros(ids, np.uint32), np.full(rows, 7, np.uint32)
+    given = offsets.ctypes, columns.ctypes, ctypes.c_longlong(rows), uses.ctypes, found.ctypes
+    assert not kernels.hubs(64, *given)
+    counts = np.bincount(columns, minlength=ids)
+    assert uses.tolist() == counts.tolist()
+    for row in range(rows):
+        tried = columns[offsets[row] : offsets[row + 1]][:64]
+        assert found[row] == (tried[counts[tried].argmax()] if tried.size else 2**32 - 1)

@@ -206,14 +206,14 @@ def _add_up(given: Any) -> None:
 
 
 def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what a kernel of ``facts.cu`` does."""
-    offsets, in_offsets, in_columns, first_in, closed, *_, sums = arguments
+    """Do what the first kernel of ``facts.cu`` does."""
+    offsets, in_offsets, in_columns, hubs, closed, *_, sums = arguments
     degrees = np.diff(offsets)
     used = degrees > 0
     if isinstance(in_offsets, np.ndarray):
         has_in = np.diff(in_offsets) > 0
-        first_in[:] = NO_VERTEX
-        first_in[has_in] = in_columns[in_offsets[:-1][has_in]]
+        hubs[:] = NO_VERTEX
+        hubs[has_in] = in_columns[in_offsets[:-1][has_in]]
         closed[: has_in.size // 32] = np.packbits(~has_in, bitorder="little").view(np.uint32)
         used = used | has_in
     large = degrees[degrees > layout.LARGE_DEGREE]
@@ -221,8 +221,22 @@ def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
     sums[:4] = np.flatnonzero(used).max(initial=-1) + 1, used.sum(), degrees.max(initial=0), chunks
 
 
+def _uses(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """Do what the second one does."""
+    columns, edges, uses = arguments
+    uses += np.bincount(columns[:edges], minlength=uses.size).astype(np.uint32)
+
+
+def _hubs(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """Do what the third one does."""
+    offsets, columns, uses, rows, hubs = arguments
+    for row in np.flatnonzero(np.diff(offsets[: rows + 1])):
+        ids = columns[offsets[row] : min(offsets[row + 1], offsets[row] + 64)]
+        hubs[row] = ids[uses[ids].argmax()]
+
+
 def _common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what the other one does, as if no group had a common degree."""
+    """Do what the fourth one does, as if no group had a common degree."""
     *_, common, mixed = arguments
     common[:] = 2**32 - 1
     mixed[0] = common.size
@@ -296,6 +310,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     kernels: Mapping[str, Any] = {
         "dbfs_facts": _facts,
         "dbfs_common_degrees": _common_degrees,
+        "dbfs_uses": _uses,
+        "dbfs_hubs": _hubs,
         "dbfs_table": lambda blocks, threads, arguments: fill_table(arguments[0], arguments[1], arguments[-1]),
     }
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))

@@ -47,6 +47,13 @@ extern "C" const char* common_degrees(unsigned blocks, unsigned threads, u64 see
   return said(cuda_on_cpu::run(blocks, threads, seed, [=] { dbfs_common_degrees(offsets, rows, common, mixed); }));
 }
 
+extern "C" const char* hubs(unsigned threads, const i64* offsets, const u32* columns, i64 rows, u32* uses, u32* found) {
+  const unsigned blocks = (rows + threads - 1) / threads;
+  const i64 edges = offsets[rows];
+  const char* failed = said(cuda_on_cpu::run(3, threads, 1, [=] { dbfs_uses(columns, edges, uses); }));
+  return *failed ? failed : said(cuda_on_cpu::run(blocks, threads, 2, [=] { dbfs_hubs(offsets, columns, uses, rows, found); }));
+}
+
 extern "C" const char* summary(unsigned blocks, unsigned threads, u64 seed, const i64* offsets, const u32* common,
                                const i32* distances, i64 rows, u64* sums, u32* finished, u64* on_host, u32 bins,
                                u32 shared_bins, u32 copies) {

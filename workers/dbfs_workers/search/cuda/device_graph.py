@@ -12,6 +12,8 @@ from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
 
 _THREADS = 256
 _LANES = 32
+# Edges that a thread counts.
+_EDGES = 64
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class DeviceGraph:
         in_offsets: int64[n_local + 1] of the in-edges; ``row_offsets`` itself for a symmetric graph; None without
             in-edges.
         in_columns: uint32, internal ids of the in-neighbours; None without in-edges.
-        first_in: uint32[n_local], each row's first in-neighbour (in a hub-first partition the one of largest degree),
-            ``NO_VERTEX`` for none; None without in-edges.
+        hubs: uint32[n_local], an in-neighbour of each row: in graphs with large vertices the one that most rows of this
+            rank have, or else the first; ``NO_VERTEX`` for none; None without in-edges.
         closed: uint32[n_local / 32 + 4], a bitmap of the rows that have no in-edge, padded by 16 bytes; None without
             in-edges.
         rows_used: rows up to the last one that has an out-edge or an in-edge, rounded up to a multiple of 32; all rows
@@ -49,7 +51,7 @@ class DeviceGraph:
     columns: Any
     in_offsets: Any | None
     in_columns: Any | None
-    first_in: Any | None
+    hubs: Any | None
     closed: Any | None
     rows_used: int
     connected: int
@@ -87,15 +89,15 @@ def device_graph(
         in_csr = (row_offsets, columns)
     rows = stripe.n_local
     in_offsets, in_columns = (None, None) if in_csr is None else in_csr
-    first_in = closed = None
+    hubs = closed = None
     if in_csr is not None:
-        first_in = cupy.empty(rows, np.uint32)
+        hubs = cupy.empty(rows, np.uint32)
         closed = cupy.zeros(stripe.words_local + 4, np.uint32)
     sums = cupy.zeros(5, np.uint64)
     nothing = np.uint64(0)
     module = load(FACTS)
     kernel = module.get_function("dbfs_facts")
-    arrays = (nothing if array is None else array for array in (in_offsets, in_columns, first_in, closed))
+    arrays = (nothing if array is None else array for array in (in_offsets, in_columns, hubs, closed))
     cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
     kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
     last, connected, max_degree, chunks, _ = cupy.asnumpy(sums).tolist()
@@ -107,6 +109,13 @@ def device_graph(
         blocks = -(-groups * _LANES // _THREADS)
         kernel = module.get_function("dbfs_common_degrees")
         kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[4:]))
+    ids = stripe.p * rows
+    if in_csr is not None and max_degree > layout.LARGE_DEGREE and 4 * ids <= device_memory.free_bytes() // 8:
+        uses = cupy.zeros(ids, np.uint32)
+        blocks = -(-max(1, in_csr[1].size) // (_THREADS * _EDGES))
+        module.get_function("dbfs_uses")((blocks,), (_THREADS,), (in_csr[1], np.int64(in_csr[1].size), uses))
+        arguments = (*in_csr, uses, np.int64(rows), hubs)
+        module.get_function("dbfs_hubs")((-(-rows // _THREADS),), (_THREADS,), arguments)
     table = None
     log = 2 if max_degree <= 4 else 3
     table_bytes = 4 * rows << log
@@ -123,7 +132,7 @@ def device_graph(
         columns=columns,
         in_offsets=in_offsets,
         in_columns=in_columns,
-        first_in=first_in,
+        hubs=hubs,
         closed=closed,
         rows_used=used,
         connected=connected,

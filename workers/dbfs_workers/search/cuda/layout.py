@@ -159,7 +159,7 @@ _PARAMS: Final = Struct(
         Field("peers", _PEER, "by rank, this one included", count=MAX_RANKS),
         Field("out", _CSR),
         Field("in", _CSR),
-        Field("first_in", "const u32*", "[n_local] one in-neighbour (the best: a hub), kNoVertex without"),
+        Field("hubs", "const u32*", "[n_local] one in-neighbour (the best: a hub), kNoVertex without"),
         Field("distances", "i32*", "[n_local]"),
         Field("known", "u32*", "[words_local] rows labelled so far, and rows that no edge leads to"),
         Field("closed", "const u32*", "[words_local] rows without in-edges, or null"),

@@ -240,9 +240,9 @@ class ResidentKernel:
         params["light"] = self._lanes_a_vertex(totals.max_degree, graph.stripe.p)
         params["edges_total"], params["vertices_total"] = totals.edges, max(1, totals.connected)
         params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
-        if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
+        if graph.in_offsets is not None and graph.in_columns is not None and graph.hubs is not None:
             params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
-            params["first_in"] = graph.first_in.data.ptr
+            params["hubs"] = graph.hubs.data.ptr
         params["table"], params["table_log"] = 0, 0
         if graph.table is not None:
             params["table"], params["table_log"] = graph.table.data.ptr, graph.table.shape[1].bit_length() - 1

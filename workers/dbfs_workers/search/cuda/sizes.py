@@ -62,7 +62,7 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     capacity = bin_capacity(stripe, most_sparse_edges(stripe))
     leader = leader_capacity(stripe)
     windows = sum(window_layout(stripe, capacity, leader, predecessors).nbytes for predecessors in (False, True))
-    # ``first_in`` and ``closed``.
+    # ``hubs`` and ``closed``.
     derived = 4 * rows + rows // 8 if bottom_up else 0
     # Per row: two queues of 4 bytes without predecessors, four with; a bit of each engine's bitmap of known vertices.
     state = (2 + 4) * 4 * rows + 2 * rows // 8 + int(_CHUNKS * m_local)

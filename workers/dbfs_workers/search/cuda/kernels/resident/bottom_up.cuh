@@ -1,10 +1,10 @@
 // Bottom-up level (Beamer 2012): every row not yet known looks for a neighbour in the frontier bitmap.
 //
-// A warp settles kUnitWords words (256 rows). First all of its open rows try their first in-neighbour, four words in
-// flight: a dense array, 4 bytes a row, and with hub-first lists nine of ten rows stop there. The rows left over are
-// packed, so that the slow part runs with full warps (search/cuda/kernels/common/search.cuh). Without the packing one slow row held up 31
-// others, which was most of the level's time. The new words go to all ranks' frontier bitmaps, so one barrier ends the
-// level. Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and
+// A warp settles kUnitWords words (256 rows). First all of its open rows try one in-neighbour, a hub, four words in
+// flight: a dense array, 4 bytes a row, and in graphs with hubs nine of ten rows stop there. Where few rows are open, that
+// was tried in vain before, and is left out. The rows left over are packed, so that the slow part runs with full warps
+// (search/cuda/kernels/common/search.cuh). Without the packing one slow row held up 31 others, which was most of the level's
+// time. The new words go to all ranks' frontier bitmaps, so one barrier ends the level. Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and
 // a bit an edge; writes 4 bytes a new row. Runs that count degrees also read 4 bytes a word.
 #pragma once
 #include "search/cuda/kernels/common/search.cuh"
@@ -26,15 +26,20 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
     const bool on = lane < kUnitWords && word < words;
     const u32 known = on ? a.known[word] : kAll, common = common_degree(a, on, word);
     u32 found = 0, open = 0;
-    if (__any_sync(kAll, known != kAll)) {
+    const u32 unknown = warp_sum((u32)__popc(~known));
+    if (unknown) {
       if (lane < kUnitWords) late[lane] = 0;
+      if (unknown <= kLanes) {
+        u32 at = scan_exclusive((u32)__popc(~known), open);
+        for (u32 left = ~known; left; left &= left - 1) offsets[at++] = (u8)(lane * kLanes + __ffs(left) - 1);
+      }
 #pragma unroll
-      for (u32 half = 0; half < kUnitWords; half += 4) {
+      for (u32 half = 0; half < kUnitWords && unknown > kLanes; half += 4) {
         u32 ids[4];
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
           const bool unknown = !has_bit(__shfl_sync(kAll, known, half + j), lane);
-          ids[j] = unknown ? load_stream(&a.first_in[(first + half + j) * kLanes + lane]) : kNoVertex;
+          ids[j] = unknown ? load_stream(&a.hubs[(first + half + j) * kLanes + lane]) : kNoVertex;
         }
         bool hits[4];
 #pragma unroll
@@ -48,7 +53,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
           const u32 ballot = __ballot_sync(kAll, left);
           if (left) offsets[open + __popc(ballot & lanes_below())] = (u8)((half + j) * kLanes + lane);
           open += __popc(ballot);
-          inspected += ids[j] != kNoVertex;
+          inspected += hits[j];
         }
       }
       __syncwarp();
@@ -57,7 +62,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         const u32 row = first * kLanes + offset;
         i64 begin = 0, end = 0;
         if (k + lane < open) {
-          begin = __ldg(&a.in.offsets[row]) + 1;  // The first neighbour was tried above.
+          begin = __ldg(&a.in.offsets[row]);
           end = __ldg(&a.in.offsets[row + 1]);
         }
         const i64 start = begin;

@@ -6,6 +6,7 @@ namespace dbfs {
 constexpr u32 kThreads = 256;
 constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNoVertex = 0xffffffffu;
+constexpr i64 kMostTried = 64;
 
 // Layout of `sums`.
 enum { kLastUsed, kConnected, kMaxDegree, kChunkCount };
@@ -14,9 +15,9 @@ enum { kLastUsed, kConnected, kMaxDegree, kChunkCount };
 
 // A thread takes one row, and a warp adds up its rows. The number of rows is a multiple of 32, so warps are whole.
 // Reads 8 bytes a row of each offsets array, and the row's first in-neighbour; writes 4 bytes and one bit a row.
-// Without in-edges, in_offsets, in_columns, first_in and closed are null.
+// Without in-edges, in_offsets, in_columns, hubs and closed are null.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
-    dbfs_facts(const i64* offsets, const i64* in_offsets, const u32* in_columns, u32* first_in, u32* closed, i64 rows,
+    dbfs_facts(const i64* offsets, const i64* in_offsets, const u32* in_columns, u32* hubs, u32* closed, i64 rows,
                u32 large_degree, u32 chunk_edges, u64* sums) {
   using namespace dbfs;
   const i64 row = (i64)blockIdx.x * kThreads + threadIdx.x;
@@ -26,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   if (in_offsets) {
     const i64 first = in_offsets[row];
     const bool has_in = in_offsets[row + 1] > first;
-    first_in[row] = has_in ? in_columns[first] : kNoVertex;
+    hubs[row] = has_in ? in_columns[first] : kNoVertex;
     const u32 without = __ballot_sync(kAll, !has_in);
     if ((threadIdx.x & 31) == 0) closed[row >> 5] = without;
     used = used || has_in;
@@ -46,6 +47,30 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     atomicMax(&sums[kMaxDegree], most);
     if (chunks) atomicAdd(&sums[kChunkCount], chunks);
   }
+}
+
+// Count how often each vertex is an in-neighbour here. Reads 4 bytes an edge.
+extern "C" __global__ void dbfs_uses(const u32* columns, i64 edges, u32* uses) {
+  const i64 threads = (i64)gridDim.x * blockDim.x;
+  for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < edges; k += threads) atomicAdd(&uses[columns[k]], 1u);
+}
+
+// Write the in-neighbour of each row that is used most, the first of several, among the first kMostTried of its list. A
+// thread takes a row, and reads 8 bytes for each of these neighbours.
+extern "C" __global__ void dbfs_hubs(const i64* offsets, const u32* columns, const u32* uses, i64 rows, u32* hubs) {
+  using namespace dbfs;
+  const i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  const i64 begin = offsets[row], whole = offsets[row + 1], end = whole < begin + kMostTried ? whole : begin + kMostTried;
+  u32 hub = kNoVertex, most = 0;
+#pragma unroll 4
+  for (i64 k = begin; k < end; ++k) {
+    const u32 id = columns[k], used = uses[id];
+    if (used <= most) continue;
+    hub = id;
+    most = used;
+  }
+  hubs[row] = hub;
 }
 
 // Write the neighbours of each row into a table of 2^log words a row, with kNoVertex behind the last. A thread takes a
