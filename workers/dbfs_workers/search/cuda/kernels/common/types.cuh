@@ -34,6 +34,10 @@ constexpr u32 kChunkUnroll = 8;                                  // edges in fli
 constexpr u32 kPieces = kChunkEdges / (kLanes * kSparseUnroll);  // warps that share a chunk in a sparse level
 constexpr u32 kRound = kThreads * kSparseUnroll;                 // most discoveries between two block barriers
 constexpr u32 kStage = 2 * kRound;                               // ids a block holds back before it publishes
+constexpr u32 kTinyEdges = 1 << 16;  // of a frontier; with fewer, a claim without a look is faster
+// Bitmap words that a warp enqueues together, as many as spill no register.
+constexpr u32 kEnqueued = kGang && kPredecessors ? 3 : 4;
+constexpr u32 kFewChunks = 4;  // of a vertex, up to which one lane writes them
 constexpr u32 kUnitWords = 8;     // bitmap words that a warp settles at a time, bottom-up
 constexpr u32 kSerialEdges = 16;  // edges a lane probes alone before the warp helps, bottom-up
 
@@ -44,8 +48,9 @@ constexpr u32 kHalves = kGang ? 1 : 2;
 constexpr u32 kFewThreads = kThreads / 2;
 constexpr u32 kFewEach = 96;               // vertices a block up to which those are few
 constexpr u32 kEager = 1 << 14;            // vertices of a level up to which rows are read before they are claimed
-constexpr u32 kDeal = 32;                  // levels after which all vertices are dealt to the blocks anew
-constexpr u32 kDealt = 8;                  // vertices a block from which on that pays
+// Levels after which all vertices are dealt to the blocks anew, of many and of few; and the vertices a block up to which
+// those are few. Of fewer than one a block, none are dealt.
+constexpr u32 kDealMany = 32, kDealFew = 8, kDealtFew = 8;
 constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 
 }  // namespace dbfs

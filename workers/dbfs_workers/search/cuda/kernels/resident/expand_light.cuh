@@ -217,6 +217,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
   const u32 group_log = a.light - 1, group = 1u << group_log, per_warp = kLanes >> group_log;
   const u32 j = lane & (group - 1);
   u32* visited = a.peers[kRole == Role::kSingle ? 0 : a.rank].visited;
+  const bool looks_first = b.run.frontier.vertices * a.max_degree > kTinyEdges;
   u32 items = b.run.small;
   if (kRole == Role::kPeer && b.run.frontier.pending) {
     for (u32 rank = 0; rank < a.ranks; ++rank) {
@@ -262,6 +263,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
         bool won = at + j < degree.count;
         const u32 id = ahead;
         if (at + group + j < degree.count) ahead = __ldg(columns + at + group);
+        if (won && looks_first) won = !has_bit(visited, id);
         if (won) {
           if (kRole == Role::kSingle) prefetch(&a.out.offsets[id]);
           won = claim(visited, id);

@@ -9,8 +9,6 @@
 
 namespace dbfs {
 
-constexpr u64 kTinyEdges = 1 << 16;  // of a frontier; with fewer, a claim without a look is faster
-
 __device__ __forceinline__ void expand_sparse(const Params& a, Block& b, const Output& to) {
   const Run& run = b.run;
   const u32 lane = lane_id(), first_id = kGang ? a.rank * a.n_local : 0;

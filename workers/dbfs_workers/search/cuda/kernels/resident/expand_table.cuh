@@ -128,7 +128,8 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
     Slot* const slot = level_slot(a, run.level + 1);
     u32& staged = b.staged_for[run.level & 1];
     // Before the block's barrier: behind it the first thread moves the run on, while others may come late.
-    const bool deals = run.level % kDeal == kDeal - 1 && vertices > kDealt * gridDim.x;
+    const u32 every = vertices > kDealtFew * gridDim.x ? kDealMany : kDealFew;
+    const bool deals = run.level % every == every - 1 && vertices > gridDim.x;
     if (threadIdx.x == 0) b.noted = b.ended;
     expand_table(a, b, slot, threads, kept, staged);
     sync_first(threads);

@@ -11,10 +11,10 @@
 
 namespace dbfs {
 
-// How warps share the words of this rank's slice: eight neighbouring words (a sector) are a group, a warp takes four
-// groups a step, and the groups are dealt out one by one. In degree order the hubs lie in the first words: a warp that
-// took many neighbouring words queued all hubs alone, 580 us on scale 24.
-constexpr u32 kGroupWords = 8;
+// How warps share the words of this rank's slice: two neighbouring words are a group, a warp takes sixteen groups a step,
+// and the groups are dealt out one by one. New bits lie side by side: in degree order those of hubs, in communities and
+// meshes those of a level. A warp that took many neighbouring words queued all of them alone.
+constexpr u32 kGroupWords = 2;
 
 // Words of the slice up to the last row with an edge.
 __device__ __forceinline__ u32 used_words(const Params& a) { return (a.rows_used + 31) / 32; }

@@ -31,10 +31,10 @@ __device__ __forceinline__ u32 chunks_of(u64 degree) {
 
 // The warp writes the chunks of its lanes' large vertices. `at` is the first place of the lane's chunks in the queue.
 __device__ __forceinline__ void write_chunks(u64* queue, u32 row, u32 chunks, u64 at) {
-  u32 left = __ballot_sync(kAll, chunks != 0);
-  while (left) {
+  const bool few = chunks <= kFewChunks;
+  for (u32 chunk = 0; few && chunk < chunks; ++chunk) queue[at + chunk] = (u64)row << 32 | chunk;
+  for (u32 left = __ballot_sync(kAll, !few); left; left &= left - 1) {
     const u32 from = __ffs(left) - 1;
-    left &= left - 1;
     const u32 count = __shfl_sync(kAll, chunks, from), of = __shfl_sync(kAll, row, from);
     const u64 first = __shfl_sync(kAll, at, from);
     for (u32 chunk = lane_id(); chunk < count; chunk += kLanes) queue[first + chunk] = (u64)of << 32 | chunk;
@@ -201,20 +201,39 @@ __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* s
   const u32 lane = lane_id();
   u32 small_bits = 0;  // in lane j: the small vertices of word j
   u64 edges = 0;
-  for (u32 left = __ballot_sync(kAll, bits != 0); left; left &= left - 1) {
-    const u32 j = __ffs(left) - 1;
-    const u32 row = __shfl_sync(kAll, own_word, j) * kLanes + lane;
-    const u64 degree = has_bit(__shfl_sync(kAll, bits, j), lane) ? degree_of(a.out, row).count : 0;
-    edges += degree;
-    const u32 chunks = chunks_of(degree);
-    const u32 small = __ballot_sync(kAll, degree && !chunks);
-    if (lane == j) small_bits = small;
+  for (u32 left = __ballot_sync(kAll, bits != 0); left;) {
+    const u32 first = left;
+    u32 degrees[kEnqueued], chunks = 0;
+#pragma unroll
+    for (u32 i = 0; i < kEnqueued; ++i) {
+      const u32 j = __ffs(left) - 1;
+      const u32 row = __shfl_sync(kAll, own_word, j) * kLanes + lane;
+      degrees[i] = left && has_bit(__shfl_sync(kAll, bits, j), lane) ? (u32)degree_of(a.out, row).count : 0;
+      left &= left - 1;
+    }
+    left = first;
+#pragma unroll
+    for (u32 i = 0; i < kEnqueued; ++i) {
+      edges += degrees[i];
+      chunks += chunks_of(degrees[i]);
+      const u32 small = __ballot_sync(kAll, degrees[i] && !chunks_of(degrees[i]));
+      if (left && lane == __ffs(left) - 1) small_bits = small;
+      left &= left - 1;
+    }
     if (__any_sync(kAll, chunks)) {
       u32 total;
-      u64 at = scan_exclusive(chunks, total);
+      u32 before = scan_exclusive(chunks, total);
       u64 base = 0;
       if (lane == 0) base = atomicAdd(&slot->lines[kChunks].value, (u64)total);
-      write_chunks(a.chunks[queue], row, chunks, __shfl_sync(kAll, base, 0) + at);
+      u64* const chunk_queue = a.chunks[queue] + __shfl_sync(kAll, base, 0);
+      left = first;
+#pragma unroll
+      for (u32 i = 0; i < kEnqueued; ++i) {
+        const u32 row = __shfl_sync(kAll, own_word, __ffs(left) - 1) * kLanes + lane;
+        write_chunks(chunk_queue, row, chunks_of(degrees[i]), before);
+        before += chunks_of(degrees[i]);
+        left &= left - 1;
+      }
     }
   }
   if (counts) add_total(b, kEdges, edges);
