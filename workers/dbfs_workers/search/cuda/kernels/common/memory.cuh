@@ -67,14 +67,9 @@ __device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" 
 
 __device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-// A barrier of the first `threads` of a block, kFewThreads or all of them, while the others wait for them elsewhere. With
-// the number in the instruction the tool that looks for races knows the barrier.
+// A barrier of the first `threads` of a block, whole warps, while its other threads wait for them elsewhere.
 __device__ __forceinline__ void sync_first(u32 threads) {
-  if (threads == kThreads) {
-    __syncthreads();
-  } else {
-    asm volatile("barrier.sync 1, %0;" ::"n"(kFewThreads) : "memory");
-  }
+  asm volatile("barrier.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
 // Set bits without waiting for an answer: the fastest way to mark.

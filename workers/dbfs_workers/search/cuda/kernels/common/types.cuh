@@ -50,7 +50,7 @@ constexpr u32 kFewEach = 96;               // vertices a block up to which those
 constexpr u32 kEager = 1 << 14;            // vertices of a level up to which rows are read before they are claimed
 // Levels after which all vertices are dealt to the blocks anew, of many and of few; and the vertices a block up to which
 // those are few. Of fewer than one a block, none are dealt.
-constexpr u32 kDealMany = 32, kDealFew = 8, kDealtFew = 8;
+constexpr u32 kDealMany = 32, kDealFew = 8, kDealtFew = 16;
 constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 
 }  // namespace dbfs

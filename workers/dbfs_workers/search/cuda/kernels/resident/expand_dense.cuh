@@ -29,7 +29,7 @@ __device__ __forceinline__ void mark(const Params& a, const bool (&on)[kUnroll],
   }
 }
 
-// A warp takes a chunk of a large vertex, then up to 32 small vertices at a time, or a part of their edges.
+// A warp takes a chunk of a large vertex, then up to 32 small vertices at a time.
 __device__ __forceinline__ void expand_dense(const Params& a, Block& b) {
   const u32 queue = b.run.queue, small = b.run.small, chunks = b.run.chunks;
   const u32 lane = lane_id(), first_id = a.rank * a.n_local;
@@ -48,18 +48,14 @@ __device__ __forceinline__ void expand_dense(const Params& a, Block& b) {
       mark(a, on, ids, parents);
     }
   }
-  // Of a short queue several warps take the same vertices, and each takes a part of their edges: long lists lie side by
-  // side, and a warp with many of them would hold up all others.
-  const bool is_short = small <= warps_in_grid() * (kLanes / 2);
-  const u32 per_warp = is_short ? kLanes : rows_per_warp(small), units = (small + per_warp - 1) / per_warp;
-  const u32 parts = is_short && units ? warps_in_grid() / units : 1;
-  for (u32 task = warp_in_grid(); task < units * parts; task += warps_in_grid()) {
-    const u32 i = task % units * per_warp + lane;
+  const u32 per_warp = rows_per_warp(small);
+  for (u32 unit = warp_in_grid(); (u64)unit * per_warp < small; unit += warps_in_grid()) {
+    const u32 i = unit * per_warp + lane;
     const bool taken = lane < per_warp && i < small;
     const u32 row = taken ? a.queues[queue][i] : 0;
     const Degree degree = taken ? degree_of(a.out, row) : Degree{0, 0};
     const WarpRows rows = share_rows(degree);
-    for (u32 k = task / units * kLanes * kSmallUnroll; k < rows.edges; k += parts * kLanes * kSmallUnroll) {
+    for (u32 k = 0; k < rows.edges; k += kLanes * kSmallUnroll) {
       bool on[kSmallUnroll];
       u32 ids[kSmallUnroll], parents[kSmallUnroll];
 #pragma unroll

@@ -32,10 +32,11 @@ __device__ __forceinline__ u32 find_row(const WarpRows& rows, u32 k, i64& place)
   return from;
 }
 
-// Vertices that a warp takes at a time, so that all warps take as often: few of a short queue.
+// Vertices that a warp takes at a time: few of a short queue, so that one pass covers all of its edges.
 __device__ __forceinline__ u32 rows_per_warp(u32 items) {
-  const u32 times = items / (kLanes * warps_in_grid()) + 1;
-  return items / (times * warps_in_grid()) + 1;
+  u32 rows = kLanes;
+  while (rows > 1 && (u64)items * 2 <= (u64)warps_in_grid() * rows) rows >>= 1;
+  return rows;
 }
 
 // Up to kChunkEdges edges of a large vertex: its row, and a range of the columns.
