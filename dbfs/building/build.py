@@ -181,6 +181,7 @@ def build(
     backend: str = "cpu",
     progress: Callable[[BuildProgress], None] | None = None,
     standing: Standing | None = None,
+    near: Sequence[distributed.Future] = (),
 ) -> BuiltGraph:
     """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
 
@@ -195,6 +196,7 @@ def build(
         backend: ``cuda`` to build on the workers' GPUs and leave the partitions there; else ``cpu``.
         progress: called with the build's progress, as often as ``dbfs.liveness-interval`` says.
         standing: what is left of the graph, in ``1d`` on CPUs, to build the lost ranks alone; None to build all ranks.
+        near: what ``order="bfs"`` orders by, released here (see ``Builder``); if empty, another build finds it.
 
     Raises:
         FormatError: an edge lacks its reverse, though the edge list says that all edges have theirs.
@@ -204,8 +206,7 @@ def build(
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         DbfsError: reading a piece raised it.
     """
-    near: Sequence[distributed.Future] = ()
-    if options.order == BY_DISTANCE and not (standing and standing.order):
+    if options.order == BY_DISTANCE and not near and not (standing and standing.order):
         near = options.nearness(edges, gang, backend)
     try:
         return _whole(edges, gang, options, backend, progress, standing, near)

@@ -7,8 +7,9 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as replaced
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import distributed
 
@@ -57,6 +58,30 @@ Made: TypeAlias = Callable[[GraphRecord, Formation, distributed.Client], G]
 """What makes a graph of its record, such as ``dbfs.Graph``."""
 
 
+@dataclass(frozen=True)
+class Building(Generic[G]):
+    """What a load builds, and on which workers. ``made`` makes a graph of its record."""
+
+    made: Made[G]
+    edges: EdgeList
+    gang: Gang
+    backend: str
+    report: Callable[[BuildProgress], None] | None = None
+
+    def build(self, options: BuildOptions, near: Sequence[distributed.Future] = ()) -> BuiltGraph:
+        """Build the edges. Arguments and errors as for ``build``."""
+        return build(self.edges, self.gang, options, self.backend, self.report, near=near)
+
+    @contextlib.contextmanager
+    def graph(self, built: BuiltGraph, options: BuildOptions) -> Iterator[G]:
+        """Yield a graph without a name over what was built, and unload it at the end; the caller releases ``built``."""
+        record = record_of(built, self.edges, self.gang, self.backend)
+        record = replaced(record, layout=options.laid_out(self.gang.p))
+        message = AddGraph(record, of_call("build-deadline").remaining)
+        with self.made(record, ServiceClient.of(self.gang.client).call(message), self.gang.client) as graph:
+            yield graph
+
+
 class LoadOption:
     """What a feature's option of ``load`` does. Each method does nothing, unless a feature says more."""
 
@@ -66,6 +91,10 @@ class LoadOption:
 
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Check the option beside the others, before anything is built. Errors as for ``load``."""
+
+    def built_again(self, built: BuiltGraph, building: Building[Any], options: BuildOptions) -> BuiltGraph:
+        """Return the graph's data as they were built, or of another build. After an error none of them stay."""
+        return built
 
     def add_data(self, record: GraphRecord, gang: Gang) -> tuple[GraphRecord, list[distributed.Future]]:
         """Return the record with the data that the option adds to a graph that was built, and futures of the data."""
@@ -123,7 +152,10 @@ def load_as(
             if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
                 compile_now(of_build(listed, gang.p))
             with build_reporter(progress, shown) as report:
-                built = build(listed, gang, options, chosen, report)
+                building = Building(made, listed, gang, chosen, report)
+                built = building.build(options)
+                for option in added:
+                    built = option.built_again(built, building, options)
             record = replaced(
                 record_of(built, listed, gang, chosen),
                 graph_id=graph_id,

@@ -11,18 +11,16 @@ from dataclasses import replace
 
 import distributed
 
-from dbfs.building.build import STRIPES, BuildOptions, build
+from dbfs.building.build import STRIPES, BuildOptions
 from dbfs.building.builder import CSR
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Ref, TaskGraph, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.graph.degrees import hub
 from dbfs.graph.graph import Graph
-from dbfs.graph.load import Made, record_of
+from dbfs.graph.load import Building, Made
 from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import traverse
-from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph
 from dbfs_workers.serving import queries
 
 
@@ -37,36 +35,35 @@ def nearness(
         made: makes the graph of its record.
         edges, gang, options, backend: of the build that needs the order. Errors as for ``load``.
     """
-    plain = replace(edges, attributes=None)
+    plain = Building(made, replace(edges, attributes=None), gang, backend)
     as_given = replace(options, order="given", in_edges=False, keep_edges=False, room=0, layout=STRIPES, storage=CSR)
-    built = build(plain, gang, as_given, backend)
-    record, stripe = record_of(built, plain, gang, backend), built.stripe
+    built = plain.build(as_given)
     try:
-        formed = ServiceClient.of(gang.client).call(AddGraph(record, of_call("build-deadline").remaining))
+        with plain.graph(built, as_given) as graph:
+            return near(graph, traverse_from(graph, hub(graph))) if graph.n else []
     finally:
         release(built.futures)
-    tasks = TaskGraph()
-    with made(record, formed, gang.client) as graph:
-        if not graph.n:
-            return []
-        first = _from(graph, hub(graph))
-        end = int(first.vertices_between(first.depth, first.depth)[0])
-        first.release()
-        found = _from(graph, end)
-        keys = []
-        for rank, part in enumerate(found.published_labels().distances):
-            arguments = (Ref(part.key), found.depth, stripe, rank)
-            keys.append(tasks.add(rank, (f"near-{record.graph_id}", rank), queries.near, *arguments).key)
-        submitted = gang.submit(tasks, keys)
-        futures = [submitted[key] for key in keys]
-        try:
-            gang.finish(futures, of_call("build-deadline"), f"ordering {edges.name}")
-        except BaseException:
-            release(futures)
-            raise
-        found.release()
+
+
+def near(graph: Graph[BFSResult], first: BFSResult) -> list[distributed.Future]:
+    """Return what ``nearness`` does, of a graph in the order given and a traversal from its hub, which is released."""
+    end, gang, tasks, keys = int(first.vertices_between(first.depth, first.depth)[0]), graph.gang, TaskGraph(), []
+    first.release()
+    found = traverse_from(graph, end)
+    for rank, part in enumerate(found.published_labels().distances):
+        arguments = (Ref(part.key), found.depth, graph.stripe, rank)
+        keys.append(tasks.add(rank, (f"near-{graph.record.graph_id}", rank), queries.near, *arguments).key)
+    submitted = gang.submit(tasks, keys)
+    futures = [submitted[key] for key in keys]
+    try:
+        gang.finish(futures, of_call("build-deadline"), f"ordering {graph.name}")
+    except BaseException:
+        release(futures)
+        raise
+    found.release()
     return futures
 
 
-def _from(graph: Graph[BFSResult], vertex: int) -> BFSResult:
-    return traverse(graph, graph.result_type, [(vertex,)])[0]
+def traverse_from(graph: Graph[BFSResult], vertex: int) -> BFSResult:
+    """Traverse a graph from a vertex by the resident engine, whatever the configuration names."""
+    return traverse(graph, graph.result_type, [(vertex,)], engine="resident")[0]
