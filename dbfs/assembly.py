@@ -62,6 +62,7 @@ from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
 from dbfs.graph.nearness import nearness
+from dbfs.graph.order import Order
 
 if TYPE_CHECKING:
     from dbfs.cluster.gang import Gang
@@ -168,6 +169,8 @@ class Graph(
             or ``nccl``.
         layout: the partition of the edges: ``1d`` or ``2d``.
         grid: the ranks' grid of a 2-D partition, with ``rows`` and ``columns``; None in ``1d``.
+        order_name: the internal order: ``given``, ``degree`` or ``bfs``; ``kept`` for that of a saved graph, if it
+            has one.
         record: the service's record of the graph.
     """
 
@@ -336,6 +339,7 @@ def load(
     replace: bool | str = False,
     in_edges: bool = False,
     order: str | None = None,
+    traversals: int | None = None,
     ids: str = "given",
     keep_edges: bool = False,
     mutable: bool = False,
@@ -400,9 +404,12 @@ def load(
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``; ``degree`` for an internal numbering by falling degree with hub-first adjacency lists, which
             is faster on graphs with hubs; ``bfs`` for one by the distance from an end of the graph, which is faster on
-            meshes and road networks, and takes a second build. Callers' ids do not change. None for the order of a
+            meshes and road networks, and takes a second build. ``auto`` builds the graph as given, traverses it from
+            its hub, and builds it again in one of these orders only if that pays within ``traversals``. The log
+            (``dbfs``, INFO) says why, ``Graph.order_name`` which. Callers' ids do not change. None for the order of a
             saved graph, and ``given`` for all others; a graph saved with ``bfs`` is ordered by degree on other numbers
             of ranks. A saved graph also keeps its in-edges and its input edges.
+        traversals: number of traversals that the caller expects to make, for ``order="auto"``.
         ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
             numbers 0..n-1, in ascending order of the ids. ``string``: ids of a text, a table, arrays or pairs are the
             strings that are written there, integers of any length and codes such as 007 too.
@@ -462,8 +469,9 @@ def load(
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
             another number of ranks; or ``checkpoint`` has another graph, or can't keep updates; or ``mapped`` is
-            given for edges that are no saved graph, or true for a saved graph in a store.
-        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
+            given for edges that are no saved graph, or true for a saved graph in a store; or one of ``order="auto"``
+            and ``traversals`` is missing, or they are given for a saved graph or with ``room``.
+        InvalidOptionTypeError: ``ranks``, ``room`` or ``traversals`` is not an integer.
         OutputError: ``checkpoint`` can't be written, its disk is full, or another graph has just added updates.
     """
     if ids not in (*IDS, "string"):
@@ -473,15 +481,17 @@ def load(
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings, "attributes": kept.names or ()}
 
+    ordered = Order(order, traversals, room)
+
     def options() -> BuildOptions:
-        return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
+        return BuildOptions(in_edges, ordered.name, keep_edges, given, whole_count(room, "room"), layout, storage)
 
     return load_as(
         Graph,
         edges,
         reading,
         options,
-        [MappedFiles(mapped), Storage(storage), kept, Rebuild(rebuild, edges, reading, options, checkpoint)],
+        [MappedFiles(mapped), Storage(storage), kept, ordered, Rebuild(rebuild, edges, reading, options, checkpoint)],
         client=client,
         ranks=ranks,
         name=name,

@@ -166,6 +166,7 @@ class GraphRecord:
         updated: edges and vertices that updates have inserted and deleted so far.
         beside: what a feature keeps beside the partitions; None if nothing.
         log: path of the folder that keeps its versions, so that it comes back at the last one; empty if none does.
+        order_name: ``given``, ``degree`` or ``bfs``, as it was loaded; ``kept`` for that of a saved graph.
     """
 
     graph_id: Identifier
@@ -192,6 +193,7 @@ class GraphRecord:
     updated: int = 0
     beside: Beside | None = None
     log: str = ""
+    order_name: str = "given"
 
     @property
     def layout_name(self) -> str:

@@ -24,6 +24,7 @@ class GraphCounts:
         self.exchange = formed.exchange
         self.layout = record.layout_name
         self.grid = record.layout
+        self.order_name = record.order_name
 
     @property
     def record(self) -> GraphRecord:

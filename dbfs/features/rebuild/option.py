@@ -187,6 +187,8 @@ class Rebuild(LoadOption):
         if self._when == "never":
             service.call(KeepLineage(graph.record.graph_id, None, "it was loaded with rebuild='never'"))
         elif lineage is not None:
+            # The order and the layout that the load chose: no rank chooses anew.
+            lineage = replace(lineage, options=self._options_of())
             if lineage.options.layout == AUTO:
                 lineage = replace(lineage, options=replace(lineage.options, layout=graph.record.layout_name))
             saved = self._checkpoint is not None

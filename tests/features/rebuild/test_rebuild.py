@@ -84,6 +84,11 @@ SOURCES: dict[str, Callable[[distributed.Client, Path], tuple[Any, dict[str, Any
     "generator": lambda client, folder: ("kronecker:scale=9", {}),
     "generator by degree": lambda client, folder: ("kronecker:scale=9", {"order": "degree"}),
     "generator by distance": lambda client, folder: ("grid2d:side=12", {"order": "bfs"}),
+    "generator by auto": lambda client, folder: ("kronecker:scale=9", {"order": "auto", "traversals": 10**9}),
+    "checkpoint by auto": lambda client, folder: (
+        ENDS,
+        {"order": "auto", "traversals": 10**9, "checkpoint": folder / "checkpoint"},
+    ),
     "file": lambda client, folder: (text_file(folder), {}),
     "file of names": lambda client, folder: (text_file(folder, named=True), {}),
     "directed file": lambda client, folder: (text_file(folder), {"directed": True, "in_edges": True}),
