@@ -91,6 +91,14 @@ order_option = click.option(
     type=click.Choice(ORDERS),
     help="Internal order of the vertices; by default the order of a saved graph, and given for others.",
 )
+load_order_options = (
+    click.option(
+        "--order",
+        type=click.Choice((*ORDERS, AUTO)),
+        help="As dbfs estimate's; auto: one that pays within --traversals, else given.",
+    ),
+    click.option("--traversals", type=click.IntRange(1), help="Traversals to expect, for --order auto."),
+)
 in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."
 )
@@ -180,7 +188,7 @@ def layout_options(command: Command) -> Command:
     options = (
         ranks_option,
         click.option("--directed/--undirected", default=None, help="Override the file's format or header."),
-        order_option,
+        *load_order_options,
         click.option(
             "--dense-ids",
             "ids",

@@ -18,7 +18,7 @@ def describe(graph: GraphCounts) -> str:
     return (
         f"{graph.name}: {vertices_in_words(graph)}, {edges_in_words(graph)}, {counted(graph.self_loops, 'self-loop')}, "
         f"{counted(graph.duplicates, 'duplicate')}, {counted(graph.ranks, 'rank')}, "
-        f"{format_bytes(max(graph.nbytes))} per rank, built in {graph.build_seconds:.2f} s"
+        f"{format_bytes(max(graph.nbytes))} per rank, order {graph.order_name}, built in {graph.build_seconds:.2f} s"
     )
 
 
