@@ -42,6 +42,30 @@ FAULTS = (
         ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
     ),
     Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/facts.cu",
+        "if (used <= most) continue;",
+        "if (used < most) continue;",
+        ("tests/search/cuda/test_summary.py::test_the_neighbour_that_a_row_tries_first_is_the_one_used_most",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/bottom_up.cuh",
+        "left; left &= left - 1) offsets[at++]",
+        "left; left = 0) offsets[at++]",
+        ("tests/search/cuda/test_resident_on_cpu.py",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/queue.cuh",
+        "        before += chunks_of(degrees[i]);\n",
+        "",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_large_vertices_side_by_side_are_all_queued",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/queue.cuh",
+        "if (left && lane == __ffs(left) - 1) small_bits = small;",
+        "if (lane == 0) small_bits = small;",
+        ("tests/search/cuda/test_resident_on_cpu.py",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/cuda/kernels/resident/contract.cuh",
         "kept_place(b.run.level) + threadIdx.x",
         "threadIdx.x",

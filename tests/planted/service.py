@@ -4,6 +4,12 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "dbfs/graph/order.py",
+        "order if gained > build else",
+        "order if gained < build else",
+        ("tests/graph/test_order.py::test_an_order_is_taken_only_where_it_pays",),
+    ),
+    Fault(
         "dbfs/networkx/centrality.py",
         "values[u, v] / len(original[u][v])",
         "values[u, v]",

@@ -138,6 +138,18 @@ def test_labels(name: str, predecessors: bool) -> None:
     assert modes[Mode.LIGHT] > 0 or name == "dense"
 
 
+@pytest.mark.parametrize("predecessors", [True, False])
+def test_large_vertices_side_by_side_are_all_queued(predecessors: bool) -> None:
+    """A warp queues several of them at once, each with a neighbour that no other vertex has."""
+    hubs, many = np.arange(1, 161), layout.LARGE_DEGREE + 40
+    src = [np.zeros(hubs.size), hubs.repeat(many), hubs]
+    dst = [hubs, np.tile(np.arange(200, 200 + many), hubs.size), 600 + hubs]
+    rank = Rank(800, np.concatenate(src).astype(np.int64), np.concatenate(dst).astype(np.int64))
+    modes = rank.run([0], 1, predecessors=predecessors, sparse_edges=50, direction=Direction.TOP_DOWN)
+    rank.check([0], predecessors=predecessors)
+    assert modes[Mode.DENSE] > 1
+
+
 def permuted(n: int, times: int, seed: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
     """Return a graph whose vertices have at most twice as many neighbours as permutations were drawn."""
     rng = np.random.default_rng(seed)
