@@ -152,7 +152,7 @@ class GraphRecord:
         addresses: the gang's workers, by rank.
         partition_keys: Dask keys of the partitions, by rank.
         ids: how the caller's ids map to the vertices 0..n-1.
-        order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
+        order_key: Dask key of the ``DegreeOrder`` of a graph that is not in the order given; else None.
         input_edge_keys: by rank, Dask keys of the lists of ``InputEdges`` that are kept; empty if edges are not kept.
         infos: the partitions' counts, by rank.
         backend: the device of the ranks and of their partitions: ``cpu`` or ``cuda``.

@@ -95,7 +95,8 @@ load_order_options = (
     click.option(
         "--order",
         type=click.Choice((*ORDERS, AUTO)),
-        help="As dbfs estimate's; auto: one that pays within --traversals, else given.",
+        help="Internal order of the vertices; by default the order of a saved graph, and given for others. With auto "
+        "one that pays within --traversals.",
     ),
     click.option("--traversals", type=click.IntRange(1), help="Traversals to expect, for --order auto."),
 )

@@ -57,10 +57,10 @@ def near(graph: Graph[BFSResult], first: BFSResult) -> list[distributed.Future]:
     futures = [submitted[key] for key in keys]
     try:
         gang.finish(futures, of_call("build-deadline"), f"ordering {graph.name}")
+        found.release()
     except BaseException:
         release(futures)
         raise
-    found.release()
     return futures
 
 

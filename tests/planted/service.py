@@ -5,8 +5,8 @@ from tests.support.planting import Fault
 FAULTS = (
     Fault(
         "dbfs/graph/order.py",
-        "order if gained > build else",
-        "order if gained < build else",
+        "order if gained > second else",
+        "order if gained < second else",
         ("tests/graph/test_order.py::test_an_order_is_taken_only_where_it_pays",),
     ),
     Fault(

@@ -362,8 +362,9 @@ class BatchResult(ManySources, Tabular):
     def sums(self, *names: str) -> NDArray[Any]:
         """Return [names, n], by vertex the sums over all sources, which the ranks have made.
 
-        The type is float64, or that of ``RankBatch.to_host``. ``names`` are some of ``OF_DISTANCES`` or ``OF_ROWS``,
-        which travel together. Errors as for ``distances``.
+        They are float64; names of ``WHOLE`` alone, of one group, may be of a small unsigned type, to cast before sums
+        are added. ``names`` are some of ``OF_DISTANCES`` or ``OF_ROWS``, and travel together. Errors as for
+        ``distances``.
         """
         rows = [self._in_order(parts) for parts in zip(*self._fetch(*names), strict=True)]
         sums = np.stack(rows).reshape(len(names), self.groups, -1)

@@ -455,7 +455,7 @@ def _measured(
     for first in range(0, chosen.size, _BLOCK):
         block = slice(first, first + _BLOCK)
         made[:, block] = work(total[:, block].astype(np.float64), others, all_others)
-    # A vertex of the sample has one other source fewer.
+    # A vertex of the sample has one source fewer among the others.
     made[:, own] = work(total[:, own].astype(np.float64), sources - 1, all_others)
     return VertexMeasure(measure, graph.ids_of(chosen), made[0], made[1] if sampled else None, sources)
 
@@ -481,7 +481,8 @@ def _totals(
 ) -> tuple[NDArray[Any], int, NDArray[np.int64]]:
     """Return [names, vertices]: sums over the other vertices by their distances to a vertex, those of ``OF_DISTANCES``.
 
-    Also return the number of sources, and the places of the vertices that are in the sample.
+    Also return the number of sources, and int64, the places of the vertices that are in the sample. The sums are of a
+    small unsigned type, if they are whole numbers of one run; else float64.
 
     In an undirected graph the distances from a vertex are those to it, and so they are where the edges are ``turned``.
     Else, and for a sample, the ranks sum over all sources by vertex.

@@ -187,7 +187,7 @@ class Rebuild(LoadOption):
         if self._when == "never":
             service.call(KeepLineage(graph.record.graph_id, None, "it was loaded with rebuild='never'"))
         elif lineage is not None:
-            # The order and the layout that the load chose: no rank chooses anew.
+            # The order and the layout that the load chose, so that a rebuild does not choose again.
             lineage = replace(lineage, options=self._options_of())
             if lineage.options.layout == AUTO:
                 lineage = replace(lineage, options=replace(lineage.options, layout=graph.record.layout_name))

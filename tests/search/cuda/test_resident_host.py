@@ -57,7 +57,8 @@ def common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> Non
 
 def graph_of(monkeypatch: pytest.MonkeyPatch, *, symmetric: bool) -> device_graph.DeviceGraph:
     """Return a rank whose rows 3 and 40 have two edges each."""
-    kernels = {"dbfs_facts": facts, "dbfs_common_degrees": common_degrees}
+    kernels: dict[str, Any] = dict.fromkeys(("dbfs_uses", "dbfs_hubs"), lambda *_: None)
+    kernels |= {"dbfs_facts": facts, "dbfs_common_degrees": common_degrees}
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
     degrees = np.zeros(ROWS, np.int64)
     degrees[[3, 40]] = 2

@@ -206,7 +206,7 @@ def _add_up(given: Any) -> None:
 
 
 def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what the first kernel of ``facts.cu`` does."""
+    """Do what ``dbfs_facts`` does."""
     offsets, in_offsets, in_columns, hubs, closed, *_, sums = arguments
     degrees = np.diff(offsets)
     used = degrees > 0
@@ -222,13 +222,13 @@ def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def _uses(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what the second one does."""
+    """Do what ``dbfs_uses`` does."""
     columns, edges, uses = arguments
     uses += np.bincount(columns[:edges], minlength=uses.size).astype(np.uint32)
 
 
 def _hubs(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what the third one does."""
+    """Do what ``dbfs_hubs`` does."""
     offsets, columns, uses, rows, hubs = arguments
     for row in np.flatnonzero(np.diff(offsets[: rows + 1])):
         ids = columns[offsets[row] : min(offsets[row + 1], offsets[row] + 64)]
@@ -236,7 +236,7 @@ def _hubs(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def _common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Do what the fourth one does, as if no group had a common degree."""
+    """Do what ``dbfs_common_degrees`` does, as if no group had a common degree."""
     *_, common, mixed = arguments
     common[:] = 2**32 - 1
     mixed[0] = common.size

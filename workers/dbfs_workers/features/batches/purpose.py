@@ -15,7 +15,7 @@ OF_DISTANCES: Final = ("reaching", "distance_sum", "distance_squares", "inverse_
 """What is kept of the distances by row: see ``storage.RankBatch.sums``."""
 
 WHOLE: Final = frozenset(OF_DISTANCES[:3])
-"""Those whose sums are whole numbers."""
+"""Names of ``OF_DISTANCES`` whose sums are whole numbers."""
 
 SWEPT: Final = frozenset({*OF_ROWS, "edge_betweenness"})
 """What is kept of the sweeps: see ``path_sweeps``."""

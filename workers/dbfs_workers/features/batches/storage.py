@@ -14,6 +14,9 @@ from dbfs_workers.search.partition.labels import RankLabels, in_type, set_bits
 from dbfs_workers.search.partition.partition import Partition, on_host, require_present
 from dbfs_workers.search.partition.stripe import Stripe, own_rows
 
+# Below, sums of whole numbers in float64 are exact.
+_EXACT: Final = 2**53
+
 SWEPT_SOURCES: Final = 16
 """Sources of a sweep. The numbers of a row fill two cache lines, which an edge reads at random."""
 
@@ -143,10 +146,12 @@ class RankBatch(RankLabels):
     def to_host(self) -> "RankBatch":
         names = "distances", "seen", "target_rows", "at_targets", "nearest", "edge_sums"
         largest = self.sources * (len(self.counts) - 1) ** 2
-        dtype = np.min_scalar_type(largest) if WHOLE.issuperset(self.row_sums) else self.sums.dtype
         # The sums of a name lie in one piece, so that they travel without a copy, and whole numbers in few bytes.
-        sums = on_host(self.sums.T.astype(dtype, order="C")).T
-        return replace(self, sums=sums, **{name: on_host(getattr(self, name)) for name in names})
+        if WHOLE.issuperset(self.row_sums) and largest < _EXACT:
+            sums = on_host(self.sums.T.astype(np.min_scalar_type(largest), order="C"))
+        else:
+            sums = np.ascontiguousarray(on_host(self.sums).T)
+        return replace(self, sums=sums.T, **{name: on_host(getattr(self, name)) for name in names})
 
     def hold(self, largest: int, free_bytes: Callable[[], int]) -> None:
         """Make room for distances up to ``largest``.

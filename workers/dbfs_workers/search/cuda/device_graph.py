@@ -12,7 +12,7 @@ from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
 
 _THREADS = 256
 _LANES = 32
-# Edges that a thread counts.
+# Edges that a thread counts: so many that a graph has fewer threads than a launch may have.
 _EDGES = 64
 
 
@@ -29,8 +29,9 @@ class DeviceGraph:
         in_offsets: int64[n_local + 1] of the in-edges; ``row_offsets`` itself for a symmetric graph; None without
             in-edges.
         in_columns: uint32, internal ids of the in-neighbours; None without in-edges.
-        hubs: uint32[n_local], an in-neighbour of each row: in graphs with large vertices the one that most rows of this
-            rank have, or else the first; ``NO_VERTEX`` for none; None without in-edges.
+        hubs: uint32[n_local], an in-neighbour of each row, ``NO_VERTEX`` for none; None without in-edges. Of the first
+            64 the one that most rows of this rank have. The first one in a graph of one rank without large vertices,
+            or where the GPU is full.
         closed: uint32[n_local / 32 + 4], a bitmap of the rows that have no in-edge, padded by 16 bytes; None without
             in-edges.
         rows_used: rows up to the last one that has an out-edge or an in-edge, rounded up to a multiple of 32; all rows
@@ -110,7 +111,9 @@ def device_graph(
         kernel = module.get_function("dbfs_common_degrees")
         kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[4:]))
     ids = stripe.p * rows
-    if in_csr is not None and max_degree > layout.LARGE_DEGREE and 4 * ids <= device_memory.free_bytes() // 8:
+    # The hubs of several ranks may all lie on others.
+    has_hubs = stripe.p > 1 or max_degree > layout.LARGE_DEGREE
+    if in_csr is not None and has_hubs and 4 * ids <= device_memory.free_bytes() // 8:
         uses = cupy.zeros(ids, np.uint32)
         blocks = -(-max(1, in_csr[1].size) // (_THREADS * _EDGES))
         module.get_function("dbfs_uses")((blocks,), (_THREADS,), (in_csr[1], np.int64(in_csr[1].size), uses))

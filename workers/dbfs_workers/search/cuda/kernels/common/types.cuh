@@ -48,9 +48,9 @@ constexpr u32 kHalves = kGang ? 1 : 2;
 constexpr u32 kFewThreads = kThreads / 2;
 constexpr u32 kFewEach = 96;               // vertices a block up to which those are few
 constexpr u32 kEager = 1 << 14;            // vertices of a level up to which rows are read before they are claimed
-// Levels after which all vertices are dealt to the blocks anew, of many and of few; and the vertices a block up to which
-// those are few. Of fewer than one a block, none are dealt.
-constexpr u32 kDealMany = 32, kDealFew = 8, kDealtFew = 16;
+constexpr u32 kDealMany = 32;              // levels after which many vertices are dealt to the blocks anew
+constexpr u32 kDealFew = 8;                // the same for few vertices, if they are more than the blocks
+constexpr u32 kDealtFew = 16;              // vertices a block up to which those are few
 constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 
 }  // namespace dbfs

@@ -1,11 +1,12 @@
 // Bottom-up level (Beamer 2012): every row not yet known looks for a neighbour in the frontier bitmap.
 //
 // A warp settles kUnitWords words (256 rows). First all of its open rows try one in-neighbour, a hub, four words in
-// flight: a dense array, 4 bytes a row, and in graphs with hubs nine of ten rows stop there. Where few rows are open, that
-// was tried in vain before, and is left out. The rows left over are packed, so that the slow part runs with full warps
-// (search/cuda/kernels/common/search.cuh). Without the packing one slow row held up 31 others, which was most of the level's
-// time. The new words go to all ranks' frontier bitmaps, so one barrier ends the level. Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and
-// a bit an edge; writes 4 bytes a new row. Runs that count degrees also read 4 bytes a word.
+// flight: a dense array, 4 bytes a row, and in graphs with hubs nine of ten rows stop there. A unit with few open rows
+// skips this, since most of them tried their hub in an earlier level. The rows left over are packed, so that the slow
+// part runs with full warps (search/cuda/kernels/common/search.cuh). Without the packing one slow row held up 31 others,
+// which was most of the level's time. The new words go to all ranks' frontier bitmaps, so one barrier ends the level.
+// Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and a bit an
+// edge; writes 4 bytes a new row. Runs that count degrees also read 4 bytes a word.
 #pragma once
 #include "search/cuda/kernels/common/search.cuh"
 #include "search/cuda/kernels/resident/merge.cuh"
@@ -26,15 +27,15 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
     const bool on = lane < kUnitWords && word < words;
     const u32 known = on ? a.known[word] : kAll, common = common_degree(a, on, word);
     u32 found = 0, open = 0;
-    const u32 unknown = warp_sum((u32)__popc(~known));
-    if (unknown) {
+    const u32 open_rows = warp_sum((u32)__popc(~known));
+    if (open_rows) {
       if (lane < kUnitWords) late[lane] = 0;
-      if (unknown <= kLanes) {
+      if (open_rows <= kLanes) {
         u32 at = scan_exclusive((u32)__popc(~known), open);
         for (u32 left = ~known; left; left &= left - 1) offsets[at++] = (u8)(lane * kLanes + __ffs(left) - 1);
       }
 #pragma unroll
-      for (u32 half = 0; half < kUnitWords && unknown > kLanes; half += 4) {
+      for (u32 half = 0; half < kUnitWords && open_rows > kLanes; half += 4) {
         u32 ids[4];
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
@@ -53,7 +54,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
           const u32 ballot = __ballot_sync(kAll, left);
           if (left) offsets[open + __popc(ballot & lanes_below())] = (u8)((half + j) * kLanes + lane);
           open += __popc(ballot);
-          inspected += hits[j];
+          inspected += hits[j];  // A hub tried in vain counts where the list is searched.
         }
       }
       __syncwarp();

@@ -6,7 +6,7 @@ namespace dbfs {
 constexpr u32 kThreads = 256;
 constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNoVertex = 0xffffffffu;
-constexpr i64 kMostTried = 64;
+constexpr i64 kMostTried = 64;  // so that the thread of a hub does not hold up all others
 
 // Layout of `sums`.
 enum { kLastUsed, kConnected, kMaxDegree, kChunkCount };
@@ -55,13 +55,14 @@ extern "C" __global__ void dbfs_uses(const u32* columns, i64 edges, u32* uses) {
   for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < edges; k += threads) atomicAdd(&uses[columns[k]], 1u);
 }
 
-// Write the in-neighbour of each row that is used most, the first of several, among the first kMostTried of its list. A
-// thread takes a row, and reads 8 bytes for each of these neighbours.
+// For each row, write the in-neighbour that most rows have, among the first kMostTried of its list; of several the first.
+// A thread takes a row, and reads 8 bytes for each of these neighbours.
 extern "C" __global__ void dbfs_hubs(const i64* offsets, const u32* columns, const u32* uses, i64 rows, u32* hubs) {
   using namespace dbfs;
   const i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= rows) return;
-  const i64 begin = offsets[row], whole = offsets[row + 1], end = whole < begin + kMostTried ? whole : begin + kMostTried;
+  const i64 begin = offsets[row], most_end = begin + kMostTried;
+  const i64 end = offsets[row + 1] < most_end ? offsets[row + 1] : most_end;
   u32 hub = kNoVertex, most = 0;
 #pragma unroll 4
   for (i64 k = begin; k < end; ++k) {

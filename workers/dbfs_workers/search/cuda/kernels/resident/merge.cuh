@@ -13,7 +13,8 @@ namespace dbfs {
 
 // How warps share the words of this rank's slice: two neighbouring words are a group, a warp takes sixteen groups a step,
 // and the groups are dealt out one by one. New bits lie side by side: in degree order those of hubs, in communities and
-// meshes those of a level. A warp that took many neighbouring words queued all of them alone.
+// meshes those of a level. A warp that took many neighbouring words queued all of them alone: with eight words a group
+// a level of coPapersCiteseer waited 14 us for a few warps.
 constexpr u32 kGroupWords = 2;
 
 // Words of the slice up to the last row with an edge.
