@@ -38,11 +38,11 @@ def test_workers_are_not_idle_while_a_graph_is_built_on_them(
 ) -> None:
     during = []
 
-    def build(*arguments: Any) -> Any:
+    def build(*arguments: Any, **options: Any) -> Any:
         during.append(idle(three))
         if fails:
             raise FormatError("no edges")
-        return made(*arguments)
+        return made(*arguments, **options)
 
     made = load.build
     monkeypatch.setattr(load, "build", build)
