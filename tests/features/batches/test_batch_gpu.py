@@ -28,6 +28,9 @@ def check(client: distributed.Client, monkeypatch: pytest.MonkeyPatch, exchange:
         graph.bfs_batch(range(100), keep="distances").validate()
         assert graph.bfs([0]).reached == graph.bfs_batch([0]).reached[0]
         assert_batch(graph, direction="bottom-up")
+        for measure in (graph.closeness_centrality, graph.harmonic_centrality):
+            # The sums of a sample travel from the GPU; those of all vertices are made of counts.
+            assert measure(sample=graph.n).to_dict() == pytest.approx(measure().to_dict())
         striped = graph.bfs_batch(SOURCES, nearest=True).counts
         monkeypatch.setattr(batches, "_SHARES", {"cpu": 8, "cuda": 8})
         for _ in range(2):
