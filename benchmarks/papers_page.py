@@ -302,7 +302,7 @@ def _updates() -> str:
 
 
 def _of_older(file: Path) -> str:
-    """Return the revision of rows of four GPUs, which nobody lends today, as the end of their name; nothing else."""
+    """Return what follows the name of a file's rows: the revision if four older GPUs measured them, else nothing."""
     return f", at `{json.loads(file.read_text(encoding='utf-8'))['revision']}`" if file.stem.endswith("_four") else ""
 
 
