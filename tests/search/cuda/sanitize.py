@@ -2,13 +2,15 @@
 
 ``make sanitize`` runs it; by hand::
 
-    compute-sanitizer --tool racecheck --target-processes all python -m tests.search.cuda.sanitize --ranks 2
+    compute-sanitizer --tool racecheck --target-processes all \\
+        python -m tests.search.cuda.sanitize --ranks 2 --whole-blocks
 
 Every label is checked as well.
 """
 
 import argparse
 import time
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,9 +20,11 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.edges import generate
 from dbfs_workers.base.errors import DbfsError
+from dbfs_workers.base.kernel_packages import PACKAGE
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.cuda.kernels import sources
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
@@ -61,10 +65,24 @@ def partitions(graph: dbfs.EdgeList, ranks: int) -> list[Partition]:
     return build(stripe, src, dst, directed=False)
 
 
-def serve(rank: int, pipe: Connection) -> None:
-    """Serve as one rank. The graphs come through the pipe, one after another."""
+def whole_blocks() -> tuple[str, str]:
+    """Return a header, as a name and a text, with which all threads of a block run each light level.
+
+    racecheck takes no notice of a barrier that a part of a block crosses, and names pairs which that barrier orders.
+    With all threads the reads and writes are the same, and racecheck sees the barrier.
+    """
+    name, part = "search/cuda/kernels/common/types.cuh", "kFewThreads = kThreads / 2;"
+    text = (PACKAGE / name).read_text()
+    assert part in text
+    return name, text.replace(part, "kFewThreads = kThreads;")
+
+
+def serve(whole: bool, rank: int, pipe: Connection) -> None:
+    """Serve as one rank, with ``whole_blocks`` or without. The graphs come through the pipe, one after another."""
     import cupy
 
+    if whole:
+        sources._LAYOUT += (whole_blocks(),)  # type: ignore[misc, assignment]
     cupy.cuda.Device(rank).use()
     while (wanted := pipe.recv()) is not None:
         name, partition = wanted
@@ -153,8 +171,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--graph", choices=list(GRAPHS), action="append")
+    parser.add_argument("--whole-blocks", action="store_true", help="for racecheck, which sees no barrier of a part")
     chosen = parser.parse_args()
-    with rank_processes(serve, chosen.ranks) as pipes:
+    with rank_processes(partial(serve, chosen.whole_blocks), chosen.ranks) as pipes:
         for name in chosen.graph or GRAPHS:
             check(name, GRAPHS[name](), pipes)
 
