@@ -7,6 +7,7 @@ import pytest
 import dbfs
 from dbfs.errors import DeadlineExceededError
 from dbfs.graph.result import BFSResult
+from dbfs_workers.search.cuda.records import CAPACITY
 from tests.support import oracle
 from tests.support.gpus import GPUS, needs, needs_gpu
 from tests.support.graphs import Arrays, random
@@ -69,6 +70,19 @@ def test_later_traversals_of_deep_graphs_are_led(gpus: distributed.Client, name:
         check(graph, arrays, Way("resident", "cuda_ipc", direction="bottom-up"), [9])
         check(graph, arrays, WAY, [9], max_depth=1)
         check(graph, arrays, WAY, [n - 1])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_more_levels_than_records_while_copies_have_yet_to_be_loaded(gpus: distributed.Client, ranks: int) -> None:
+    n = 10 * CAPACITY
+    with dbfs.load(f"path:n={n}", client=gpus, ranks=ranks, backend="cuda") as graph:
+        assert not is_led(graph.bfs(0))
+        # Each worker loads CuPy's kernels anew.
+        gpus.run(lambda: __import__("cupy").clear_memo())
+        for predecessors in (False, True):
+            result = graph.bfs(0, predecessors=predecessors)
+            assert is_led(result)
+            assert result.depth == n - 1
 
 
 @pytest.mark.parametrize("ranks", RANKS)

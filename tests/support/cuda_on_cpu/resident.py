@@ -84,6 +84,8 @@ class Runtime:
         self.memory: dict[int, NDArray[Any]] = {}
         # Headers of runs that stay under way until the host stops them; None if runs end by themselves.
         self.held: list[NDArray[Any]] | None = None
+        # Whether a run is under way that nobody has waited for.
+        self.busy = False
 
     def malloc(self, nbytes: int) -> int:
         array = aligned(nbytes, np.uint8)
@@ -119,6 +121,7 @@ class Runtime:
             if not header["abort"][0]:
                 return _NOT_READY
             header["status"] = Reason.ABORTED
+        self.busy = False
         return 0
 
 
@@ -137,6 +140,7 @@ class Cupy(standin.Cupy):
     def __init__(self) -> None:
         super().__init__()
         self.runtime = Runtime()
+        self._loaded: set[np.dtype[Any]] = set()
         attributes = {"MaxSharedMemoryPerMultiprocessor": 1 << 17, "MultiProcessorCount": BLOCKS}
         stream = Stream()
         vars(self.cuda).update(
@@ -155,8 +159,14 @@ class Cupy(standin.Cupy):
     zeros = empty
 
     def ElementwiseKernel(self, *_: str) -> Callable[[Any, Any], None]:  # noqa: N802
-        """Return a kernel that copies."""
-        return lambda source, target: target.__setitem__(slice(None), source)
+        """Return a kernel that copies. CUDA loads it at the first call with a type, and waits for the run under way."""
+
+        def copy(source: Array, target: Array) -> None:
+            assert source.dtype in self._loaded or not self.runtime.busy, "the run may wait for this thread"
+            self._loaded.add(source.dtype)
+            target[:] = source
+
+        return copy
 
     def asarray(self, array: Any, dtype: Any = None) -> Any:
         return np.asarray(array, dtype).view(Array)
@@ -178,6 +188,7 @@ class Launch:
         import cupy
 
         Launch.count += 1
+        cupy.runtime.busy = True
         params = self._arguments["params"]
         if cupy.runtime.held is not None:
             size = layout.HOST_HEADER.itemsize

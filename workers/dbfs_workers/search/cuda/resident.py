@@ -89,6 +89,13 @@ class SentLabels(NamedTuple):
         return float(cupy.cuda.get_elapsed_time(self.began, self.ended)) * 1e-3
 
 
+def _copies() -> Any:
+    """Return a kernel that copies an array: CUDA's copies between processes have a tenth of NVLink's rate."""
+    import cupy
+
+    return cupy.ElementwiseKernel("T x", "T y", "y = x", "dbfs_copy_labels")
+
+
 class ResidentKernel:
     """Buffers and kernel of one rank of one graph. Up to 1 + ``AHEAD`` runs may be under way: ``wait`` waits for
     the oldest one.
@@ -344,6 +351,8 @@ class ResidentKernel:
         params = self._params[0]
         params["host"] = slot.host.address
         labels = self._spare or self._empty_labels()
+        # Before the kernel, which may wait for this thread: CUDA may wait for the kernel.
+        part = None if self.leads is None else self.leads._empty_labels()
         if self._own_distances:
             params["distances"] = address(labels.distances)
         if self._shared_labels is None:
@@ -356,8 +365,8 @@ class ResidentKernel:
         if self._shared_labels is not None:
             self._copy_labels(self._shared_labels, labels)
         followed = then(labels)
-        if self.leads is not None:
-            self.sent = self.leads.send_labels(labels, self.stream)
+        if self.leads is not None and part is not None:
+            self.sent = self.leads.send_labels(labels, part, self.stream)
         slot.done.record(self.stream)
         # While the kernel runs. CUDA takes 0.3 ms to hand out memory that a validation has returned.
         self._spare = self._spare_labels()
@@ -389,17 +398,23 @@ class ResidentKernel:
         kind = runtime.memcpyDeviceToDevice
         runtime.memcpyAsync(address(target), address(source), source.nbytes, kind, self.stream.ptr)
 
-    def send_labels(self, whole: RankLabels, stream: Any) -> "SentLabels":
+    def load_copies(self) -> None:
+        """Load the kernels of ``send_labels``. CUDA loads none while a run waits for this process to take records."""
+        own = self._empty_labels()
+        for labels in (own.distances, own.predecessors):
+            if labels is not None:
+                _copies()(labels, labels)
+
+    def send_labels(self, whole: RankLabels, own: RankLabels, stream: Any) -> "SentLabels":
         """Enqueue copies of the labels of all rows to their ranks: those of the peers go to their windows.
 
         Args:
             whole: the labels by internal id.
+            own: takes the labels of this rank.
             stream: where they are written; the peers have taken what their windows had.
         """
         cupy, rows, p = self._cupy, self.graph.stripe.n_local, self.graph.stripe.p
-        own, began, ended = self._empty_labels(), cupy.cuda.Event(), cupy.cuda.Event()
-        # By a kernel, since CUDA's copies between processes have a tenth of NVLink's rate.
-        copy = cupy.ElementwiseKernel("T x", "T y", "y = x", "dbfs_copy_labels")
+        began, ended, copy = cupy.cuda.Event(), cupy.cuda.Event(), _copies()
         with stream:
             began.record()
             for rank, peer in enumerate(self._params[0]["peers"][:p]):

@@ -203,10 +203,12 @@ class LedTraversals(CrossingPart):
                 copy = rows()
                 summary = Summary(copy)
                 engine = ResidentKernel(copy, self._runner.graph_id, predecessors=predecessors)
+                engine.leads = self._runner.engine(predecessors)
+                engine.leads.load_copies()
         except (ExchangeUnavailableError, GraphTooLargeError):
             self.drop()
             return _REFUSED
-        engine.summary, engine.leads = summary, self._runner.engine(predecessors)
+        engine.summary = summary
         engine.connect([engine.info()])
         self._alone[predecessors] = engine
         return _READY
