@@ -237,11 +237,11 @@ def test_shallow_graphs_are_traversed_by_all(gang: Callable[..., Gang], monkeypa
 
 def test_more_edges_pay_for_more_gpus(gang: Callable[..., Gang], monkeypatch: pytest.MonkeyPatch) -> None:
     made = gang(lattice(12), 2)
-    monkeypatch.setattr(led_traversals, "_EDGES", 1e6)
+    monkeypatch.setattr(led_traversals, "_EDGES_ALONE", 1e6)
     made.check(SPEC, led=False)
     made.check(SPEC, led=False)
     # A rank's levels cost more than those that rank 0 leads.
-    monkeypatch.setattr(led_traversals, "_EDGES", 6e6)
+    monkeypatch.setattr(led_traversals, "_EDGES_ALONE", 6e6)
     made.check(SPEC, led=False)
     monkeypatch.setattr(emulated.GangKernel, "modes", staticmethod(lambda levels: np.full(levels, Mode.LIGHT)))
     made.check(replace(SPEC, sources=(0,)), led=False)

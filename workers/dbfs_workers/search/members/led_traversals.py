@@ -41,7 +41,8 @@ _SHARE: Final = 1 / 4
 _LEVEL_ALONE: Final = 3.5e-6
 _LEVEL_LED: Final = 5e-6
 _LEVEL_TOGETHER: Final = 10e-6
-_EDGES: Final = 1.5e11
+_EDGES_ALONE: Final = 1.7e11
+_EDGES_OF_SEVERAL: Final = 1.5e11
 _BYTES: Final = 3e11
 _CROSSINGS: Final = 5e-5
 # What the ranks tell each other about the copy. The largest answer counts.
@@ -149,7 +150,7 @@ class LedTraversals(CrossingPart):
             return False
         led, together = self._levels
         waits = led * (_LEVEL_LED - _LEVEL_ALONE) + together * (_LEVEL_TOGETHER - _LEVEL_ALONE)
-        work = engine.edges_total / _EDGES * (1 - 1 / p)
+        work = engine.edges_total * (1 / _EDGES_ALONE - 1 / (_EDGES_OF_SEVERAL * p))
         label_bytes = (1 + options.predecessors) * 4 * engine.graph.stripe.n_local * (p - 1)
         part = 1.0 if options.max_depth is None else min(1.0, options.max_depth / levels)
         return part * (waits - work) > _CROSSINGS + label_bytes / _BYTES
