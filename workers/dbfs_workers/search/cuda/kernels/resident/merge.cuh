@@ -11,11 +11,11 @@
 
 namespace dbfs {
 
-// How warps share the words of this rank's slice: two neighbouring words are a group, a warp takes sixteen groups a step,
-// and the groups are dealt out one by one. New bits lie side by side: in degree order those of hubs, in communities and
-// meshes those of a level. A warp that took many neighbouring words queued all of them alone: with eight words a group
-// a level of coPapersCiteseer waited 14 us for a few warps.
-constexpr u32 kGroupWords = 2;
+// How warps share the words of this rank's slice: some neighbouring words are a group, a warp takes a word a lane each
+// step, and the groups are dealt out one by one. New bits lie side by side: in degree order those of hubs, in communities
+// and meshes those of a level. A warp that took many neighbouring words queued all of them alone: with eight words a
+// group a level of coPapersCiteseer waited 14 us for a few warps. From and to a peer go whole sectors of 32 bytes.
+constexpr u32 kGroupWords = kGang ? 8 : 2;
 
 // Words of the slice up to the last row with an edge.
 __device__ __forceinline__ u32 used_words(const Params& a) { return (a.rows_used + 31) / 32; }
