@@ -6,10 +6,11 @@ So no duplicate of an earlier level disturbs a figure. On a machine with a GPU::
     python -m benchmarks.lab_experiments rates.json GRAPH...
     ncu --csv --print-units base --log-file counters.csv --clock-control none --metrics METRICS \\
         --kernel-name regex:COUNTED python -m benchmarks.lab_experiments --levels 1 --repeats 1 largest.json GRAPH...
-    python -m benchmarks.lab_experiments --counted largest.json counters.csv rates.json
+    python -m benchmarks.lab_experiments --counted counters.csv largest.json
 
 The first command measures rates. In the second, Nsight Compute counts ``METRICS`` of the kernels of ``COUNTED`` on the
-level with the most edges. The third adds these figures to the rates. A run that was cut goes on with the next graph.
+level with the most edges. The third adds these figures to the second's file, whose times are those of a profiler. A run
+that was cut goes on with the next graph.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from numpy.typing import NDArray
 
 from benchmarks import runner
 from dbfs.edges import generate
-from dbfs.errors import FormatError
 from dbfs_workers.base.gpus import own_gpu_name
 from dbfs_workers.building.bin_store import BinStore, EdgeBin
 from dbfs_workers.building.binning import bin_edges
@@ -229,11 +229,11 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--levels", type=int)
     parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("--counted", type=Path, nargs=2)
+    parser.add_argument("--counted", type=Path)
     parser.add_argument("graphs", nargs="*")
     chosen = parser.parse_args()
     if chosen.counted:
-        add_counted(chosen.file, *chosen.counted)
+        add_counted(chosen.file, chosen.counted)
         return
     with runner.Results(BENCHMARK, chosen.file, machine=own_gpu_name(), levels=chosen.levels) as results:
         saved = results.of_cut_run(_ROWS, Experiment)
@@ -250,20 +250,10 @@ def _of_graph(graph: str, levels: int | None, repeats: int) -> list[Experiment]:
     return measure(graph, rows.row_offsets, rows.columns, hub, levels=levels, repeats=repeats)
 
 
-def add_counted(file: Path, largest: Path, counters: Path) -> None:
-    """Add what Nsight Compute counted of the largest levels to the saved rates.
-
-    Raises:
-        FormatError: the two were measured at different revisions, or on different GPUs.
-    """
-    (found, facts), (of_levels, there) = read(file), read(largest)
-    if facts != there:
-        raise FormatError(f"{largest}: measured as {there}, but {file} as {facts}; count at the revision of the rates")
-    counted(of_levels, counters.read_text(encoding="utf-8").splitlines())
-    by_name = {(one.graph, one.gathering): one for one in of_levels}
-    for one in found:
-        if of_level := by_name.get((one.graph, one.gathering)):
-            one.bytes_per_edge, one.instructions_per_byte = of_level.bytes_per_edge, of_level.instructions_per_byte
+def add_counted(file: Path, counters: Path) -> None:
+    """Add what Nsight Compute counted to the file of the experiments that ran under it."""
+    found, facts = read(file)
+    counted(found, counters.read_text(encoding="utf-8").splitlines())
     with runner.Results(BENCHMARK, file) as results:
         results.facts |= facts
         results.take(_ROWS, found, lambda _: ())

@@ -21,8 +21,8 @@ from dbfs_workers.features.lab.strategies import GATHERING
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "merrill.md"
-RATES, PREDECESSORS, UNIFORM, EXPERIMENTS, TILES = (
-    RESULTS / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments", "_tiles")
+RATES, PREDECESSORS, UNIFORM, EXPERIMENTS, COUNTERS, TILES = (
+    RESULTS / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments", "_counters", "_tiles")
 )
 # Every strategy, from the plan full.
 EVERY = RESULTS / "laboratory.json"
@@ -121,9 +121,11 @@ def tables() -> str:
     """Return the page's tables as Markdown."""
     rates, predecessors, uniform = rates_of(RATES), rates_of(PREDECESSORS), rates_of(UNIFORM)
     tiles = rates_of(TILES)
-    experiments = lab_experiments.read(EXPERIMENTS)[0] if EXPERIMENTS.is_file() else []
+    experiments, counters = (
+        lab_experiments.read(file)[0] if file.is_file() else [] for file in (EXPERIMENTS, COUNTERS)
+    )
     parts = (
-        ("What was measured", measured((RATES, PREDECESSORS, UNIFORM, EXPERIMENTS, TILES, EVERY))),
+        ("What was measured", measured((RATES, PREDECESSORS, UNIFORM, EXPERIMENTS, COUNTERS, TILES, EVERY))),
         ("Table 2: rates in GTEPS, distances", _distances(rates)),
         ("Table 2: rates in GTEPS, predecessors", _predecessors(rates, predecessors)),
         ("Redundant expansion: edges looked at, over edges", _expansion(rates)),
@@ -131,7 +133,7 @@ def tables() -> str:
         ("Section 4.1: rates in GTEPS by how blocks take tiles", _tiles(tiles, _gteps)),
         ("Figure 7: redundant expansion of two-phase by what drops duplicates", _culling(rates)),
         ("Figure 8: false negatives, in percent of m - n", _false_negatives(rates)),
-        ("Figures 5, 6 and 9: the two halves of an expansion", _halves(experiments)),
+        ("Figures 5, 6 and 9: the two halves of an expansion", _halves(experiments, counters)),
         ("Figure 12: uniform random graphs, GTEPS of hybrid, expand-contract, the engine", _uniform(uniform)),
         ("Every strategy of the laboratory: GTEPS, distances", _every(rates_of(EVERY))),
     )
@@ -242,31 +244,36 @@ def _false_negatives(rates: Rates) -> str:
     return markdown_table(["graph", "threads", "bitmask", "and labels", "and warp", "and history"], rows)
 
 
-def _halves(experiments: Sequence[Experiment]) -> str:
+def _halves(experiments: Sequence[Experiment], counters: Sequence[Experiment]) -> str:
     """A row a graph; what differs little between the ways to gather is that of the default way, the last one."""
-    of_graph: dict[str, dict[str, Experiment]] = {}
-    for one in experiments:
-        of_graph.setdefault(one.graph.removeprefix("corpus:"), {})[one.gathering] = one
+    rates, counts = _by_way(experiments), _by_way(counters)
     ways = ", ".join(GATHERING)
     names = ["graph", "levels", "lookup alone, G edges/s", f"gathering alone: {ways}", "to a queue", "fused"]
     names += ["bytes an edge: gathering, lookup, fused", "gathering: instructions a byte"]
 
     def row(graph: str, by_way: dict[str, Experiment]) -> list[str]:
-        default = by_way[GATHERING[-1]]
-        moved = (
-            default.bytes_per_edge.get(kernel) for kernel in ("gather_alone", "look_up_alone", "gather_and_look_up")
-        )
-        counted = [one.instructions_per_byte.get("gather_alone") for one in by_way.values()]
+        default, of_largest = by_way[GATHERING[-1]], counts.get(graph, {})
+        moved = of_largest[GATHERING[-1]].bytes_per_edge if of_largest else {}
+        instructions = [one.instructions_per_byte["gather_alone"] for one in of_largest.values()]
         return [
             *(f"`{graph}`", str(default.levels), f"{default.rates['look_up_alone'] / 1e3:.3g}"),
             *(
                 ", ".join(f"{one.rates[kernel] / 1e3:.3g}" for one in by_way.values())
                 for kernel in ("gather_alone", "expand", "gather_and_look_up")
             ),
-            *(", ".join(f"{count:.1f}" for count in counts if count is not None) for counts in (moved, counted)),
+            ", ".join(f"{moved[kernel]:.1f}" for kernel in lab_experiments.KERNELS if moved),
+            ", ".join(f"{count:.1f}" for count in instructions),
         ]
 
-    return markdown_table(names, (row(graph, by_way) for graph, by_way in of_graph.items()))
+    return markdown_table(names, (row(graph, by_way) for graph, by_way in rates.items()))
+
+
+def _by_way(experiments: Sequence[Experiment]) -> dict[str, dict[str, Experiment]]:
+    """Return experiments by graph, then by how blocks gather."""
+    of_graph: dict[str, dict[str, Experiment]] = {}
+    for one in experiments:
+        of_graph.setdefault(one.graph.removeprefix("corpus:"), {})[one.gathering] = one
+    return of_graph
 
 
 def _uniform(rates: Rates) -> str:

@@ -11,7 +11,6 @@ from benchmarks import lab_experiments, lab_page
 from benchmarks.lab_experiments import COUNTED, KERNELS, Experiment, measure, read
 from benchmarks.lab_results import LabRate
 from benchmarks.runner import Results, revision
-from dbfs.errors import FormatError
 from dbfs_workers.features.lab.strategies import GATHERING
 from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import graphs, oracle
@@ -37,7 +36,7 @@ def test_the_experiments_of_a_level_look_at_all_its_edges() -> None:
         assert all(rate > 0 for rate in one.rates.values())
 
 
-def test_what_was_counted_is_added_to_rates_of_the_same_revision(
+def test_what_was_counted_is_added_to_the_run_under_the_profiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates, largest, counters = (tmp_path / name for name in ("rates.json", "largest.json", "counters.csv"))
@@ -51,6 +50,7 @@ def test_what_was_counted_is_added_to_rates_of_the_same_revision(
         return [Experiment(graph, gathering, levels or 9, 100, times) for gathering in GATHERING]
 
     monkeypatch.setattr(lab_experiments, "_of_graph", of_graph)
+    monkeypatch.setattr(lab_experiments, "own_gpu_name", lambda: "a GPU")
 
     def run(*words: object) -> None:
         monkeypatch.setattr(sys, "argv", ["lab_experiments", *map(str, words)])
@@ -63,19 +63,23 @@ def test_what_was_counted_is_added_to_rates_of_the_same_revision(
     run("--levels", "1", largest, "one")
     figures = (1000 * (1 + at) for at in range(2 * len(COUNTED) * len(GATHERING)))
     counters.write_text('"Metric Value"\n' + "\n".join(f'"{figure:,}"' for figure in figures))
-    run(rates, "--counted", largest, counters)
-    found, facts = read(rates)
-    assert (facts["revision"], len(found)) == (revision(), 2 * len(GATHERING))
+    run("--counted", counters, largest)
+    found, facts = read(largest)
+    assert (facts["revision"], len(found)) == (revision(), len(GATHERING))
     assert found[1].bytes_per_edge == {kernel: 90 + 20 * at for at, kernel in enumerate(COUNTED)}
     assert found[1].instructions_per_byte["expand"] == round(10 / 9, 2)
-    assert found[-1].bytes_per_edge == {}
-    largest.write_text(largest.read_text().replace(facts["revision"], "0000000"))
-    with pytest.raises(FormatError, match="count at the revision of the rates"):
-        run(rates, "--counted", largest, counters)
+    # The page has the rates of one file beside the counts of the other.
+    monkeypatch.setattr(lab_page, "EXPERIMENTS", rates)
+    monkeypatch.setattr(lab_page, "COUNTERS", largest)
+    made = lab_page.tables()
+    (one,) = (line for line in made.splitlines() if line.startswith("| `one` | 9 |"))
+    assert one.endswith(" | 270.0, 290.0, 310.0 | 1.3, 1.1, 1.1, 1.0 |")
+    (cut,) = (line for line in made.splitlines() if line.startswith("| `cut` | 9 |"))
+    assert cut.endswith(" |  |  |")
 
 
 def test_the_page_has_tables_for_results_that_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RATES", "PREDECESSORS", "UNIFORM", "EXPERIMENTS", "TILES", "EVERY"):
+    for name in ("RATES", "PREDECESSORS", "UNIFORM", "EXPERIMENTS", "COUNTERS", "TILES", "EVERY"):
         monkeypatch.setattr(lab_page, name, tmp_path / f"{name.lower()}.json")
     empty = lab_page.tables()
     assert "Section 4.1" not in empty
