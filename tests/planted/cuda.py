@@ -4,6 +4,12 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "workers/dbfs_workers/search/members/led_traversals.py",
+        "                engine.leads.load_copies()\n",
+        "",
+        ("tests/search/cuda/test_led_traversals.py::test_runs_within_a_run_begin_once",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/cuda/kernels/resident/direction.cuh",
         "edges * fminf(a.alpha, 1 + growth)",
         "edges * fmaxf(a.alpha, 1 + growth)",

@@ -228,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Check the chosen strategies on all graphs; print a line for each strategy and graph, then the failures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strategy", type=parse, action="append", help="with options, these alone; without, all")
+    parser.add_argument("--without", choices=enact.ENACTORS, action="append", default=[], help="not this strategy")
     parser.add_argument("--small", action="store_true", help="small graphs, for compute-sanitizer")
     parser.add_argument(
         "--corpus", type=int, help="Merrill's graphs at 1/CORPUS of their size, usual options and sizes, ten sources"
@@ -240,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found: list[Failure] = []
     for name, make in ((name, make) for name, make in graphs.items() if name in (chosen.graph or graphs)):
         case = Case.of(name, make(), CORPUS_SOURCES if chosen.corpus else SOURCES)
-        for given in chosen.strategy or map(Policy, enact.ENACTORS):
+        for given in chosen.strategy or [Policy(name) for name in enact.ENACTORS if name not in chosen.without]:
             usual = given == Policy(given.strategy)
             wanted = policies(given.strategy) if usual and not chosen.corpus else [given]
             outcomes = list(failures(wanted, case, tuning=Tuning() if chosen.corpus else TUNING))
