@@ -4,6 +4,18 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "workers/dbfs_workers/search/cuda/attendant.py",
+        "                        slot.records.drain()\n",
+        "                        pass\n",
+        ("tests/search/cuda/test_attendant.py::test_runs_of_few_and_many_levels[256-False]",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/resident.py",
+        "        slot = self._under_way[0]\n        ATTENDANT.end(slot)\n",
+        "        slot = self._under_way[0]\n",
+        ("tests/search/cuda/test_attendant.py::test_runs_of_few_and_many_levels[256-False]",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/members/led_traversals.py",
         "                engine.leads.load_copies()\n",
         "",

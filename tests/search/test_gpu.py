@@ -402,6 +402,18 @@ def test_every_level_of_a_deep_run_is_told_of(gpus: distributed.Client, ranks: i
             assert (told[-1].level, told[-1].reached) == (n, n)
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+def test_deep_runs_behind_others_under_way(gpus: distributed.Client, ranks: int) -> None:
+    n = 3 * CAPACITY + 17
+    sources = [0, n - 1, 5, n // 2, 1, 0, n - 3]
+    with dbfs.load(f"path:n={n}", client=gpus, ranks=ranks, backend="cuda") as graph:
+        for predecessors in (False, True):
+            results = graph.bfs_many(sources, predecessors=predecessors)
+            for source, found in zip(sources, results, strict=True):
+                assert found.depth == max(source, n - 1 - source)
+                assert found.levels["discovered"].sum() == n - 1
+
+
 def test_a_run_tells_where_it_is(gpus: distributed.Client) -> None:
     with dbfs.load(f"path:n={ENDLESS}", client=gpus, backend="cuda") as graph:
         told: list[RunProgress] = []

@@ -37,7 +37,7 @@ from dbfs_workers.search.partition.partition import no_vertices
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.search.reports.crossings import Most
-from tests.support.gang import repeated
+from tests.support.gang import PATIENCE, repeated
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
 FIVE = repeated(SPEC, 5)
@@ -359,6 +359,18 @@ def test_an_abort_reaches_ranks_that_ask_each_other_for_memory(
     barrier = Barrier(during=lambda: runner.abort(1, Cause.CANCELLED, "by request"))
     assert after_batches(barrier) == []
     assert barrier.aborted == [Cause.CANCELLED]
+
+
+def test_memory_stays_until_the_thread_of_a_run_has_left_it(runner: ResidentRunner) -> None:
+    freed: list[bool] = []
+    runner.free = lambda: freed.append(runner.member.in_use.locked())  # type: ignore[method-assign]
+    with runner.member.in_use:
+        done = runner.member.close()
+        assert runner.member.closed
+        assert not freed
+    done.result(PATIENCE)
+    assert freed == [True]
+    assert not runner.member.in_use.locked()
 
 
 def test_labels_that_are_kept_leave_no_room_for_more(runner: ResidentRunner) -> None:

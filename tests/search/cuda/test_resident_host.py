@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def test_memory_that_a_peer_may_have_mapped_is_kept(disconnected: bool) -> None:
     engine = object.__new__(resident.ResidentKernel)
     engine.graph = SimpleNamespace(stripe=STRIPE)  # type: ignore[assignment]
     engine._window, engine._peers = part("window"), part("peers")
-    engine._slots = [SimpleNamespace(host=part("host"))]  # type: ignore[list-item]
+    engine._slots = deque([Mock(host=part("host"))])
     if disconnected:
         engine.disconnect()
     assert engine.shared is not disconnected

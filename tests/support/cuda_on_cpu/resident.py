@@ -7,8 +7,9 @@ CuPy is NumPy, addresses are those of this process, and ranks are threads. The k
 import contextlib
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ _MEMORY = "search/cuda/kernels/common/memory.cuh"
 _LINE = 128
 _NOT_READY = 600
 _seeds = itertools.count()
+_one_at_a_time = threading.Lock()
+_MOST_SECONDS = 20
 
 
 @cache
@@ -41,7 +44,8 @@ def kernel(predecessors: bool) -> Any:
     memory = (Path(cuda_on_cpu.__file__).parent / "memory_on_cpu.h").read_text()
     made = {layout.HEADER_NAME: for_cpu(layout.HEADER), _MEMORY: memory}
     defines = Variant(gang=False, predecessors=predecessors, threads=THREADS).defines
-    run = ctypes.PyDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
+    # It may wait for a thread of this process, which needs the GIL.
+    run = ctypes.CDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
     run.restype = ctypes.c_char_p
     return run
 
@@ -55,13 +59,15 @@ class Array(standin.Array):
 
 
 class Event:
-    """An event of a stream whose work is done as it is queued."""
+    """An event of a stream whose work is done as it is queued. One without times ends a run."""
 
-    ptr = 0
+    def __init__(self, runtime: "Runtime", *, disable_timing: bool = False) -> None:
+        self._runtime, self._ends_run, self.ptr = runtime, disable_timing, id(self)
 
-    def __init__(self, **_: Any) -> None: ...
-
-    def record(self, stream: Any = None) -> None: ...
+    def record(self, stream: Any = None) -> None:
+        if self._ends_run:
+            self._runtime.launched = False
+            self._runtime.awaited.add(self.ptr)
 
     def synchronize(self) -> None: ...
 
@@ -84,8 +90,13 @@ class Runtime:
         self.memory: dict[int, NDArray[Any]] = {}
         # Headers of runs that stay under way until the host stops them; None if runs end by themselves.
         self.held: list[NDArray[Any]] | None = None
-        # Whether a run is under way that nobody has waited for.
-        self.busy = False
+        # Whether a run was launched whose end has no event yet; the events of runs that nobody has waited for.
+        self.launched, self.awaited = False, set[int]()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run may be under way, which waits for the host after many levels."""
+        return self.launched or bool(self.awaited)
 
     def malloc(self, nbytes: int) -> int:
         array = aligned(nbytes, np.uint8)
@@ -121,7 +132,7 @@ class Runtime:
             if not header["abort"][0]:
                 return _NOT_READY
             header["status"] = Reason.ABORTED
-        self.busy = False
+        self.awaited.discard(event)
         return 0
 
 
@@ -145,7 +156,7 @@ class Cupy(standin.Cupy):
         stream = Stream()
         vars(self.cuda).update(
             Device=lambda: SimpleNamespace(mem_info=(self.free, self.free), attributes=attributes, id=0),
-            Event=Event,
+            Event=partial(Event, self.runtime),
             Stream=lambda **_: stream,
             alloc_pinned_memory=bytearray,
             get_current_stream=lambda: stream,
@@ -188,16 +199,20 @@ class Launch:
         import cupy
 
         Launch.count += 1
-        cupy.runtime.busy = True
+        cupy.runtime.launched = True
         params = self._arguments["params"]
+        header = _at(int(params["host"][0]), layout.HOST_HEADER.itemsize, np.uint8).view(layout.HOST_HEADER)
         if cupy.runtime.held is not None:
-            size = layout.HOST_HEADER.itemsize
-            header = _at(int(params["host"][0]), size, np.uint8).view(layout.HOST_HEADER)
             cupy.runtime.held.append(header)
             return
         predecessors = bool(params["peers"]["parents"][0, 0])
         pointers = (ctypes.c_void_p * 1)(params.ctypes.data)
-        failed = kernel(predecessors)(BLOCKS, THREADS, ctypes.c_ulonglong(next(_seeds)), pointers)
+        # Its clock counts looks at it: a deadline would never come.
+        stop = threading.Timer(_MOST_SECONDS, header.__setitem__, ("abort", 1))
+        stop.start()
+        with _one_at_a_time:
+            failed = kernel(predecessors)(BLOCKS, THREADS, ctypes.c_ulonglong(next(_seeds)), pointers)
+        stop.cancel()
         assert not failed, failed.decode()
 
 

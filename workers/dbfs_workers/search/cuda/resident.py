@@ -24,6 +24,7 @@ import numpy as np
 
 from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.attendant import ATTENDANT
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.device_memory import ExportedArray, address, array_at, export_array
 from dbfs_workers.search.cuda.kernels.sources import Variant
@@ -351,8 +352,6 @@ class ResidentKernel:
         params = self._params[0]
         params["host"] = slot.host.address
         labels = self._spare or self._empty_labels()
-        # Before the kernel, which may wait for this thread: CUDA may wait for the kernel.
-        part = None if self.leads is None else self.leads._empty_labels()
         if self._own_distances:
             params["distances"] = address(labels.distances)
         if self._shared_labels is None:
@@ -360,13 +359,14 @@ class ResidentKernel:
             own["distances"] = params["distances"]
             if labels.predecessors is not None:
                 own["parents"] = address(labels.predecessors)
+        ATTENDANT.begin(slot)
         self._launch(self._blocks, self._variant.threads, 0, self.stream.ptr)
         self._under_way.append(slot)
         if self._shared_labels is not None:
             self._copy_labels(self._shared_labels, labels)
         followed = then(labels)
-        if self.leads is not None and part is not None:
-            self.sent = self.leads.send_labels(labels, part, self.stream)
+        if self.leads is not None:
+            self.sent = self.leads.send_labels(labels, self.stream)
         slot.done.record(self.stream)
         # While the kernel runs. CUDA takes 0.3 ms to hand out memory that a validation has returned.
         self._spare = self._spare_labels()
@@ -399,22 +399,22 @@ class ResidentKernel:
         runtime.memcpyAsync(address(target), address(source), source.nbytes, kind, self.stream.ptr)
 
     def load_copies(self) -> None:
-        """Load the kernels of ``send_labels``. CUDA loads none while a run waits for this process to take records."""
+        """Load the kernels of ``send_labels``, which CUDA does not do while a run is under way."""
         own = self._empty_labels()
         for labels in (own.distances, own.predecessors):
             if labels is not None:
                 _copies()(labels, labels)
 
-    def send_labels(self, whole: RankLabels, own: RankLabels, stream: Any) -> "SentLabels":
+    def send_labels(self, whole: RankLabels, stream: Any) -> "SentLabels":
         """Enqueue copies of the labels of all rows to their ranks: those of the peers go to their windows.
 
         Args:
             whole: the labels by internal id.
-            own: takes the labels of this rank.
             stream: where they are written; the peers have taken what their windows had.
         """
         cupy, rows, p = self._cupy, self.graph.stripe.n_local, self.graph.stripe.p
-        began, ended, copy = cupy.cuda.Event(), cupy.cuda.Event(), _copies()
+        own, copy = self._empty_labels(), _copies()
+        began, ended = cupy.cuda.Event(), cupy.cuda.Event()
         with stream:
             began.record()
             for rank, peer in enumerate(self._params[0]["peers"][:p]):
@@ -482,6 +482,7 @@ class ResidentKernel:
         Errors as for ``Slot.wait`` and ``Slot.outcome``.
         """
         slot = self._under_way[0]
+        ATTENDANT.end(slot)
         give_up = time.monotonic() + self._timeout
         try:
             slot.wait(self.graph.rank, give_up, self.abort)
@@ -502,6 +503,7 @@ class ResidentKernel:
         self._window.clear_flags()
         self._under_way.clear()
         for slot in self._slots:
+            ATTENDANT.end(slot)
             slot.clear()
             slot.records.clear_ring()
         self._dirty_tail = True
@@ -525,4 +527,5 @@ class ResidentKernel:
         if not shared:
             self._window.free()
         for slot in self._slots:
+            ATTENDANT.end(slot)
             slot.host.free()

@@ -37,6 +37,8 @@ T = TypeVar("T")
 _ALIKE: Final = 1.1
 # Seconds between two looks whether the rank has left the gang, while a thread waits for the event loop.
 _LOOK_SECONDS: Final = 0.5
+# Time for the thread of a run that was aborted to leave it.
+_LEAVE_SECONDS: Final = 5.0
 
 
 class Runner(MemberPart):
@@ -344,5 +346,8 @@ class Member:
     def _free(self) -> None:
         """Release the memory. Called in the member's thread."""
         with contextlib.ExitStack() as stack:
+            # A line's thread leaves the aborted run first: it reads memory that a GPU writes. It may be stuck, too.
+            if self.in_use.acquire(timeout=_LEAVE_SECONDS):
+                stack.callback(self.in_use.release)
             for maker in self._makers:
                 stack.callback(maker.free)
