@@ -10,7 +10,7 @@ So no duplicate of an earlier level disturbs a figure. On a machine with a GPU::
 
 The first command measures rates. In the second, Nsight Compute counts ``METRICS`` of the kernels of ``COUNTED`` on the
 level with the most edges. The third adds these figures to the second's file, whose times are those of a profiler. A run
-that was cut goes on with the next graph.
+of the first command that was cut goes on with the next graph.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from benchmarks import runner
 from dbfs.edges import generate
+from dbfs.errors import FormatError
 from dbfs_workers.base.gpus import own_gpu_name
 from dbfs_workers.building.bin_store import BinStore, EdgeBin
 from dbfs_workers.building.binning import bin_edges
@@ -207,14 +208,21 @@ def counted(experiments: Sequence[Experiment], lines: Iterable[str]) -> None:
     Args:
         experiments: the experiments that ran under Nsight Compute.
         lines: its CSV: a line for each of ``METRICS``, launch by launch.
+
+    Raises:
+        FormatError: the CSV is of more launches, or fewer.
     """
     rows = csv.DictReader(line for line in lines if line.startswith('"'))
     values = iter([float(row["Metric Value"].replace(",", "")) for row in rows])
     for one in experiments:
         for kernel in COUNTED:
-            moved, instructions = next(values), next(values)
+            moved, instructions = next(values, 0.0), next(values, 0.0)
+            if not instructions:
+                raise FormatError(f"the counters end before {one.graph}, {one.gathering}: count in one go")
             one.bytes_per_edge[kernel] = round(moved / one.edges, 2)
             one.instructions_per_byte[kernel] = round(instructions / moved, 2)
+    if next(values, None) is not None:
+        raise FormatError("the counters are of more launches than the experiments; count them in one go")
 
 
 def read(file: Path) -> tuple[list[Experiment], dict[str, Any]]:

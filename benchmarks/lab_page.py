@@ -246,7 +246,7 @@ def _false_negatives(rates: Rates) -> str:
 
 def _halves(experiments: Sequence[Experiment], counters: Sequence[Experiment]) -> str:
     """A row a graph; what differs little between the ways to gather is that of the default way, the last one."""
-    rates, counts = _by_way(experiments), _by_way(counters)
+    rates, counts = _by_way(experiments), _by_way([one for one in counters if one.bytes_per_edge])
     ways = ", ".join(GATHERING)
     names = ["graph", "levels", "lookup alone, G edges/s", f"gathering alone: {ways}", "to a queue", "fused"]
     names += ["bytes an edge: gathering, lookup, fused", "gathering: instructions a byte"]

@@ -17,7 +17,7 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/search/members/led_traversals.py",
-        "                engine.leads.load_copies()\n",
+        "                leads.load_copies()\n",
         "",
         ("tests/search/cuda/test_led_traversals.py::test_runs_within_a_run_begin_once",),
     ),

@@ -1,5 +1,6 @@
 """The experiments of Merrill 2012, section 4, by the emulator of a GPU."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from benchmarks import lab_experiments, lab_page
 from benchmarks.lab_experiments import COUNTED, KERNELS, Experiment, measure, read
 from benchmarks.lab_results import LabRate
 from benchmarks.runner import Results, revision
+from dbfs.errors import FormatError
 from dbfs_workers.features.lab.strategies import GATHERING
 from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import graphs, oracle
@@ -61,16 +63,21 @@ def test_what_was_counted_is_added_to_the_run_under_the_profiler(
     run(rates, "one", "cut")
     assert measured == ["one", "cut", "cut"]
     run("--levels", "1", largest, "one")
+    monkeypatch.setattr(lab_page, "EXPERIMENTS", rates)
+    monkeypatch.setattr(lab_page, "COUNTERS", largest)
     figures = (1000 * (1 + at) for at in range(2 * len(COUNTED) * len(GATHERING)))
     counters.write_text('"Metric Value"\n' + "\n".join(f'"{figure:,}"' for figure in figures))
+    assert "| `one` | 9 |" in lab_page.tables()
     run("--counted", counters, largest)
+    with pytest.raises(FormatError, match="more launches than the experiments"):
+        lab_experiments.counted(read(largest)[0][1:], counters.read_text().splitlines())
+    with pytest.raises(FormatError, match=re.escape(f"end before one, {GATHERING[-1]}")):
+        lab_experiments.counted(read(largest)[0], counters.read_text().splitlines()[:-1])
     found, facts = read(largest)
     assert (facts["revision"], len(found)) == (revision(), len(GATHERING))
     assert found[1].bytes_per_edge == {kernel: 90 + 20 * at for at, kernel in enumerate(COUNTED)}
     assert found[1].instructions_per_byte["expand"] == round(10 / 9, 2)
     # The page has the rates of one file beside the counts of the other.
-    monkeypatch.setattr(lab_page, "EXPERIMENTS", rates)
-    monkeypatch.setattr(lab_page, "COUNTERS", largest)
     made = lab_page.tables()
     (one,) = (line for line in made.splitlines() if line.startswith("| `one` | 9 |"))
     assert one.endswith(" | 270.0, 290.0, 310.0 | 1.3, 1.1, 1.1, 1.0 |")

@@ -207,12 +207,13 @@ class Launch:
             return
         predecessors = bool(params["peers"]["parents"][0, 0])
         pointers = (ctypes.c_void_p * 1)(params.ctypes.data)
+        run = kernel(predecessors)
         # Its clock counts looks at it: a deadline would never come.
         stop = threading.Timer(_MOST_SECONDS, header.__setitem__, ("abort", 1))
-        stop.start()
         with _one_at_a_time:
-            failed = kernel(predecessors)(BLOCKS, THREADS, ctypes.c_ulonglong(next(_seeds)), pointers)
-        stop.cancel()
+            stop.start()
+            failed = run(BLOCKS, THREADS, ctypes.c_ulonglong(next(_seeds)), pointers)
+            stop.cancel()
         assert not failed, failed.decode()
 
 

@@ -1,8 +1,8 @@
-"""Takes the records of runs between their launch and the wait for their end, when their own thread may not.
+"""Takes the records of runs between their launch and the wait for their end. Their own thread may wait for CUDA then.
 
-In that time the thread may call CUDA, for the run before this one or for the next. While a kernel runs, CUDA loads no
-other one and frees no memory, and no other kernel finds room on the GPU. So such a call may last as long as the run,
-which waits for its records to be taken after ``records.CAPACITY`` levels (docs/decisions/led-traversals.md).
+The thread calls CUDA for the run before this one, or for the next. While a kernel runs, CUDA loads no other one and
+frees no memory, and no other kernel finds room on the GPU. So such a call may last as long as the run, which waits for
+its records to be taken where the ring is full (docs/decisions/led-traversals.md).
 """
 
 import threading
@@ -11,12 +11,14 @@ from typing import Final
 
 from dbfs_workers.search.cuda.records import MANY_RECORDS, Slot
 
-# The fastest levels fill the ring in 30 ms.
+# A kernel waits where half of the ring is late: 19 ms of the fastest levels.
 _EVERY_SECONDS: Final = 5e-3
+# Looks without a run until the thread sleeps: waking takes 20 us or more.
+_IDLE_LOOKS: Final = 200
 
 
 class Attendant:
-    """A thread that begins with the first run, and sleeps while there is none. One serves all engines of a process."""
+    """A thread that begins with the first run, and sleeps where none comes. One serves all engines of a process."""
 
     def __init__(self) -> None:
         self._lock, self._some = threading.Lock(), threading.Event()
@@ -28,7 +30,7 @@ class Attendant:
         with self._lock:
             self._slots.add(slot)
             self._some.set()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._attend, name="dbfs records", daemon=True)
                 self._thread.start()
 
@@ -38,13 +40,15 @@ class Attendant:
             self._slots.discard(slot)
 
     def _attend(self) -> None:
+        idle = 0
         while self._some.wait():
             time.sleep(_EVERY_SECONDS)
             with self._lock:
+                idle = 0 if self._slots else idle + 1
                 for slot in self._slots:
                     if slot.records.pending > MANY_RECORDS:
                         slot.records.drain()
-                if not self._slots:
+                if idle > _IDLE_LOOKS:
                     self._some.clear()
 
 

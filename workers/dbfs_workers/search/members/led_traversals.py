@@ -200,15 +200,15 @@ class LedTraversals(CrossingPart):
         """Make an engine over the copy, which ``rows`` returns."""
         try:
             with failures.typed_errors("rank 0, copying all rows"):
+                leads = self._runner.engine(predecessors)
+                leads.load_copies()
                 copy = rows()
                 summary = Summary(copy)
                 engine = ResidentKernel(copy, self._runner.graph_id, predecessors=predecessors)
-                engine.leads = self._runner.engine(predecessors)
-                engine.leads.load_copies()
         except (ExchangeUnavailableError, GraphTooLargeError):
             self.drop()
             return _REFUSED
-        engine.summary = summary
+        engine.summary, engine.leads = summary, leads
         engine.connect([engine.info()])
         self._alone[predecessors] = engine
         return _READY
