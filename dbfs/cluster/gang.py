@@ -7,6 +7,7 @@ Therefore every wait here has a deadline, and checks at intervals that all worke
 import asyncio
 import contextlib
 import functools
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 # A busy scheduler answers late. A killed one closes its connections, which the client notices at once.
 _ANSWER_SECONDS = 2.0
+# Between two looks whether the scheduler has noticed that a worker is lost.
+_NOTICE_SECONDS = 0.02
 # Addresses of workers that only clients on the workers' host know.
 _OF_THIS_HOST: Final = ("inproc://", "tcp://127.0.0.1:", "tls://127.0.0.1:")
 
@@ -284,7 +287,7 @@ class Gang:
         except DbfsError:
             raise
         except OSError as error:
-            self.check(doing, error)
+            self._raise_lost(doing, error)
             raise
 
     def strayed(self, futures: Sequence[Sequence[distributed.Future]], deadline: Deadline, doing: str) -> bool:
@@ -299,7 +302,7 @@ class Gang:
         try:
             return sync(self.client, self._strayed, futures, deadline, doing)
         except OSError as error:
-            self.check(doing, error)
+            self._raise_lost(doing, error)
             raise
 
     def send(self, rank: int, value: Any, doing: str) -> distributed.Future:
@@ -315,6 +318,14 @@ class Gang:
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is lost, ``SchedulerLostError`` if the scheduler is."""
         sync(self.client, self._check, doing, cause, of_call().last)
+
+    def _raise_lost(self, doing: str, error: OSError) -> None:
+        """Raise as ``check``. A worker's connections break one by one, and one of the scheduler's may be the first."""
+        end = time.monotonic() + min(_ANSWER_SECONDS, of_call().last)
+        self.check(doing, error)
+        while time.monotonic() < end:
+            time.sleep(_NOTICE_SECONDS)
+            self.check(doing, error)
 
     async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
         """Return whether all futures finished within ``timeout`` seconds.

@@ -4,10 +4,12 @@ import gc
 import os
 import time
 import weakref
+from typing import Any
 
 import dask
 import distributed
 import pytest
+from distributed.comm import CommClosedError
 
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, joined_workers
@@ -61,3 +63,29 @@ def test_a_call_ends_when_a_worker_has_left() -> None:
         lose(client, gang.addresses[1], replaced=False)
         with pytest.raises(WorkerLostError, match="reading: lost rank 1"):
             gang.run(os.getpid, "reading")
+
+
+def test_a_call_whose_connection_broke_before_the_scheduler_missed_the_worker(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang, there = Gang(client, tuple(joined_workers(client))), [True, True, False]
+    ask = client.scheduler.identity
+
+    async def broken(*_: Any, **options: Any) -> None:
+        raise CommClosedError("in <TCP (closed) Scheduler Broadcast>: Connection reset by peer")
+
+    async def identity(**options: Any) -> Any:
+        found = await ask(**options)
+        known = there.pop(0) if there else False
+        return found if known else {**found, "workers": dict.fromkeys(gang.addresses[1:])}
+
+    monkeypatch.setattr(client, "run", broken)
+    monkeypatch.setattr(client.scheduler, "identity", identity, raising=False)
+    with pytest.raises(WorkerLostError, match="reading: lost rank 0"):
+        gang.run(os.getpid, "reading")
+    assert not there
+    # Another reason: all workers are there.
+    monkeypatch.setattr(client.scheduler, "identity", ask, raising=False)
+    monkeypatch.setattr("dbfs.cluster.gang._ANSWER_SECONDS", 0.1)
+    with pytest.raises(CommClosedError):
+        gang.run(os.getpid, "reading")
