@@ -49,6 +49,7 @@ class Attendant:
                     if slot.records.pending > MANY_RECORDS:
                         slot.records.drain()
                 if idle > _IDLE_LOOKS:
+                    idle = 0
                     self._some.clear()
 
 
