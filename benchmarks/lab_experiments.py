@@ -213,16 +213,13 @@ def counted(experiments: Sequence[Experiment], lines: Iterable[str]) -> None:
         FormatError: the CSV is of more launches, or fewer.
     """
     rows = csv.DictReader(line for line in lines if line.startswith('"'))
-    values = iter([float(row["Metric Value"].replace(",", "")) for row in rows])
-    for one in experiments:
-        for kernel in COUNTED:
-            moved, instructions = next(values, 0.0), next(values, 0.0)
-            if not instructions:
-                raise FormatError(f"the counters end before {one.graph}, {one.gathering}: count in one go")
-            one.bytes_per_edge[kernel] = round(moved / one.edges, 2)
-            one.instructions_per_byte[kernel] = round(instructions / moved, 2)
-    if next(values, None) is not None:
-        raise FormatError("the counters are of more launches than the experiments; count them in one go")
+    values = [float(row["Metric Value"].replace(",", "")) for row in rows]
+    if len(values) != (wanted := len(METRICS) * len(COUNTED) * len(experiments)):
+        raise FormatError(f"the counters have {len(values)} figures, not {wanted}; count all experiments in one go")
+    launches = itertools.product(experiments, COUNTED)
+    for (one, kernel), moved, instructions in zip(launches, values[::2], values[1::2], strict=True):
+        one.bytes_per_edge[kernel] = round(moved / one.edges, 2)
+        one.instructions_per_byte[kernel] = round(instructions / moved, 2)
 
 
 def read(file: Path) -> tuple[list[Experiment], dict[str, Any]]:

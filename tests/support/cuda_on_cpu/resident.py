@@ -9,7 +9,7 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,15 +59,13 @@ class Array(standin.Array):
 
 
 class Event:
-    """An event of a stream whose work is done as it is queued. One without times ends a run."""
+    """An event of a stream whose work is done as it is queued."""
 
-    def __init__(self, runtime: "Runtime", *, disable_timing: bool = False) -> None:
-        self._runtime, self._ends_run, self.ptr = runtime, disable_timing, id(self)
+    ptr = 0
 
-    def record(self, stream: Any = None) -> None:
-        if self._ends_run:
-            self._runtime.launched = False
-            self._runtime.awaited.add(self.ptr)
+    def __init__(self, **_: Any) -> None: ...
+
+    def record(self, stream: Any = None) -> None: ...
 
     def synchronize(self) -> None: ...
 
@@ -90,13 +88,8 @@ class Runtime:
         self.memory: dict[int, NDArray[Any]] = {}
         # Headers of runs that stay under way until the host stops them; None if runs end by themselves.
         self.held: list[NDArray[Any]] | None = None
-        # Whether a run was launched whose end has no event yet; the events of runs that nobody has waited for.
-        self.launched, self.awaited = False, set[int]()
-
-    @property
-    def busy(self) -> bool:
-        """Whether a run may be under way, which waits for the host after many levels."""
-        return self.launched or bool(self.awaited)
+        # Whether nobody has asked for the end of a run since the last launch.
+        self.busy = False
 
     def malloc(self, nbytes: int) -> int:
         array = aligned(nbytes, np.uint8)
@@ -132,7 +125,7 @@ class Runtime:
             if not header["abort"][0]:
                 return _NOT_READY
             header["status"] = Reason.ABORTED
-        self.awaited.discard(event)
+        self.busy = False
         return 0
 
 
@@ -156,7 +149,7 @@ class Cupy(standin.Cupy):
         stream = Stream()
         vars(self.cuda).update(
             Device=lambda: SimpleNamespace(mem_info=(self.free, self.free), attributes=attributes, id=0),
-            Event=partial(Event, self.runtime),
+            Event=Event,
             Stream=lambda **_: stream,
             alloc_pinned_memory=bytearray,
             get_current_stream=lambda: stream,
@@ -199,7 +192,7 @@ class Launch:
         import cupy
 
         Launch.count += 1
-        cupy.runtime.launched = True
+        cupy.runtime.busy = True
         params = self._arguments["params"]
         header = _at(int(params["host"][0]), layout.HOST_HEADER.itemsize, np.uint8).view(layout.HOST_HEADER)
         if cupy.runtime.held is not None:

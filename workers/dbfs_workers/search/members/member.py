@@ -346,7 +346,7 @@ class Member:
     def _free(self) -> None:
         """Release the memory. Called in the member's thread."""
         with contextlib.ExitStack() as stack:
-            # A line's thread leaves the aborted run first: it reads memory that a GPU writes. It may be stuck, too.
+            # The thread of a run reads memory that a GPU writes, until it has left the run. A stuck thread is let be.
             if self.in_use.acquire(timeout=_LEAVE_SECONDS):
                 stack.callback(self.in_use.release)
             for maker in self._makers:
