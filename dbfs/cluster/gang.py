@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 import dask
 import distributed
 from dask._task_spec import Task, TaskRef
-from distributed.comm import CommClosedError
 from distributed.protocol.pickle import dumps
 from distributed.versions import get_versions
 
@@ -288,7 +287,7 @@ class Gang:
         except DbfsError:
             raise
         except OSError as error:
-            self.check(doing, error)
+            self._raise_lost(doing, error)
             raise
 
     def strayed(self, futures: Sequence[Sequence[distributed.Future]], deadline: Deadline, doing: str) -> bool:
@@ -303,7 +302,7 @@ class Gang:
         try:
             return sync(self.client, self._strayed, futures, deadline, doing)
         except OSError as error:
-            self.check(doing, error)
+            self._raise_lost(doing, error)
             raise
 
     def send(self, rank: int, value: Any, doing: str) -> distributed.Future:
@@ -319,6 +318,14 @@ class Gang:
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is lost, ``SchedulerLostError`` if the scheduler is."""
         sync(self.client, self._check, doing, cause, of_call().last)
+
+    def _raise_lost(self, doing: str, error: OSError) -> None:
+        """Raise as ``check``. A worker's connections break one by one, and one of the scheduler's may be the first."""
+        end = time.monotonic() + min(_ANSWER_SECONDS, of_call().last)
+        self.check(doing, error)
+        while time.monotonic() < end:
+            time.sleep(_NOTICE_SECONDS)
+            self.check(doing, error)
 
     async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
         """Return whether all futures finished within ``timeout`` seconds.
@@ -369,15 +376,6 @@ class Gang:
             waiting.cancel()
 
     async def _check(self, doing: str, cause: BaseException | None, seconds: float) -> None:
-        end = time.monotonic() + min(_ANSWER_SECONDS, seconds)
-        await self._look(doing, cause, seconds)
-        # A worker's connections break one by one, and the scheduler's own may be the last.
-        while isinstance(cause, CommClosedError) and time.monotonic() < end:
-            await asyncio.sleep(_NOTICE_SECONDS)
-            await self._look(doing, cause, seconds)
-
-    async def _look(self, doing: str, cause: BaseException | None, seconds: float) -> None:
-        """Raise as ``check`` by what the scheduler knows now."""
         where = f"{doing}: " if doing else ""
         try:
             if self.client.status != "running":
