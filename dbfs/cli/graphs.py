@@ -91,7 +91,7 @@ def load(
         loaded = dbfs.load(edges, client=client, name=name, replace="first" if replace_first else replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)
     if as_json:
-        print_json(asdict(status) | {"build_seconds": loaded.build_seconds})
+        print_json(asdict(status) | {"order": loaded.order_name, "build_seconds": loaded.build_seconds})
     else:
         Console().print(plain(tables.describe(loaded)), soft_wrap=True)
 
