@@ -78,15 +78,24 @@ class Background:
 
 
 @contextlib.contextmanager
-def ranks_end_runs(client: distributed.Client) -> Iterator[None]:
-    """Let client, scheduler and rank 0 wait at a deadline for what each rank says, however busy the machine is."""
+def rank_0_ends_runs() -> Iterator[None]:
+    """Let client and scheduler wait at a deadline for what rank 0 says, however busy the machine is."""
     with contextlib.ExitStack() as stack:
         for module in (deadline, runs, turns):
             stack.enter_context(unittest.mock.patch.object(module, "GRACE_SECONDS", PATIENCE))
         stack.enter_context(unittest.mock.patch.object(turns, "LATE_SECONDS", PATIENCE))
-        client.run(setattr, leader, "LATE_SECONDS", PATIENCE)
-        stack.callback(client.run, setattr, leader, "LATE_SECONDS", LATE_SECONDS)
         yield
+
+
+@contextlib.contextmanager
+def ranks_end_runs(client: distributed.Client) -> Iterator[None]:
+    """Let rank 0 as well wait at a deadline for what each rank says."""
+    with rank_0_ends_runs():
+        client.run(setattr, leader, "LATE_SECONDS", PATIENCE)
+        try:
+            yield
+        finally:
+            client.run(setattr, leader, "LATE_SECONDS", LATE_SECONDS)
 
 
 def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None:
