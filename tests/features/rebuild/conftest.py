@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import distributed
 import pytest
 
+import dbfs
 from tests.support.losses import WORKERS, mortal_cluster, nothing_is_left, replace_lost
 from tests.support.waiting import eventually
 
@@ -13,6 +14,8 @@ from tests.support.waiting import eventually
 def mortal() -> Iterator[distributed.Client]:
     """A cluster whose workers tests may lose."""
     with mortal_cluster(WORKERS) as client:
+        # A load starts the service, which must be there after a test that does not use the cluster as well.
+        dbfs.load("path:n=2", client=client).unload()
         yield client
 
 
