@@ -580,9 +580,11 @@ def open(  # noqa: A001 - the word users expect
 
     With an asynchronous client ``open`` returns an awaitable of an ``AsyncGraph``. ``deadline`` is as for ``bfs``.
 
+    A graph that lost a worker and can't be built again is opened too, so that it can be unloaded. Its name is free for
+    another graph.
+
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names in use.
-        GraphLostError: the graph lost a worker, and can't be built again. Its name is free.
         InvalidOptionError: no graph can have the name, which is not printable text of at most 255 characters.
         ClientError: there is no usable client.
     """

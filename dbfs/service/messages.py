@@ -168,7 +168,6 @@ class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formation]]):
 
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names.
-        GraphLostError: the graph lost ranks that nothing brings back.
     """
 
     name: GraphName

@@ -23,7 +23,6 @@ from dbfs.cluster.gang import tidy
 from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
     DbfsError,
-    GraphLostError,
     GraphNotFoundError,
     NotOwnerError,
     RunCancelledError,
@@ -65,7 +64,6 @@ from dbfs.service.queue import RunQueue
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls, all_answers, require_reach
-from dbfs_workers.base.text import counted
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary
 from dbfs_workers.serving.messages import DropRankLabels, ForgetClient, ForgetRun, PublishRankLabels
@@ -158,9 +156,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @OpenGraph.handler
     async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formation]:
         graph = self._table.named(message.name)
-        if graph.is_gone:
-            lost = counted(len(graph.lost), "rank")
-            raise GraphLostError(f"{message.name}: lost {lost} of {graph.record.stripe.p}; load the graph again")
         return graph.record, graph.formed
 
     @GetGraph.handler

@@ -34,7 +34,6 @@ from dbfs.errors import (
     DbfsError,
     DeadlineExceededError,
     FormatError,
-    GraphLostError,
     GraphNotFoundError,
     InvalidOptionError,
     MissingFileError,
@@ -215,7 +214,7 @@ def _attempt(entry: Entry, client: distributed.Client, seconds: float, load: Loa
     """Load a graph, if it is not there and its workers are; errors as for ``load_all``."""
     try:
         lost = any(status.lost for status in graphs(client=client) if status.name == entry.name)
-        with contextlib.suppress(GraphNotFoundError, GraphLostError):
+        with contextlib.suppress(GraphNotFoundError):
             open_(entry.name, client=client)
             if not lost:
                 return Step(entry.name, PRESENT, "is loaded")

@@ -361,6 +361,17 @@ def test_a_graph_that_shall_not_come_back(mortal: distributed.Client) -> None:
             graph.bfs(1)
 
 
+def test_what_is_left_of_a_graph_is_unloaded_by_its_name(mortal: distributed.Client) -> None:
+    loaded = dbfs.load(ENDS, client=mortal, name="pairs")
+    lose(mortal, loaded.gang.addresses[1])
+    left = dbfs.open("pairs", client=mortal)
+    with pytest.raises(GraphLostError, match="came from a client's memory"):
+        left.bfs(1)
+    left.unload()
+    assert dbfs.graphs(client=mortal) == []
+    assert set(mortal.run(lambda dask_worker: len(dask_worker.plugins["dbfs"].members)).values()) == {0}
+
+
 def test_a_graph_that_was_updated_does_not_come_back_by_its_source(mortal: distributed.Client) -> None:
     with dbfs.load("path:n=90", client=mortal, mutable=True) as graph:
         graph.insert_edges([(0, 89)])
