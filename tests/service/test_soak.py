@@ -20,6 +20,7 @@ from dask.utils import key_split
 import dbfs
 from dbfs.cluster.gang import SPAN
 from dbfs.errors import FormatError
+from dbfs_workers.base.jit import Kernel
 
 BOUNDED = ("service._epochs", "dbfs_workers.base.received._hints")
 """Containers with a bound: the oldest entries are dropped, or there is one entry for each type of message."""
@@ -142,7 +143,8 @@ def kept(client: distributed.Client) -> Counter[str]:
 
 def count_entries(value: Any, path: str, found: Counter[str], seen: set[int]) -> None:
     """Add the entries of a container, and of containers in objects of dbfs, to those found at the same path."""
-    if id(value) in seen or isinstance(value, type | distributed.core.Server):
+    # A kernel keeps what was compiled for each of its signatures, and some come first with a large graph.
+    if id(value) in seen or isinstance(value, type | distributed.core.Server | Kernel):
         return
     seen.add(id(value))
     if isinstance(value, dict | list | set | deque | tuple | WeakKeyDictionary | WeakValueDictionary):
