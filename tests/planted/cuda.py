@@ -60,6 +60,36 @@ FAULTS = (
         ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
     ),
     Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "      settle_kept(a, b, at, threads);\n",
+        "",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "if (goes_on) claim_neighbour(a, edge);",
+        "claim_neighbour(a, edge);",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "&& has_bit(a.peers[0].visited, edge.id)",
+        "&& has_bit(a.known, edge.from)",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_of_many_vertices_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/expand_table.cuh",
+        "if (!reads_ahead(at, edge)) read_row(a, edge);",
+        "",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_of_many_vertices_over_a_table",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/contract.cuh",
+        "!kGang || claim(a.known, row)",
+        "claim(a.known, row)",
+        ("tests/search/cuda/test_resident_on_cpu.py::test_levels_over_a_table",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/cuda/kernels/resident/facts.cu",
         "if (used <= most) continue;",
         "if (used < most) continue;",

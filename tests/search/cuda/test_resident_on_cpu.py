@@ -179,6 +179,15 @@ def test_levels_over_a_table(name: str, most: int, predecessors: bool) -> None:
     assert modes[Mode.LIGHT] > 0
 
 
+@pytest.mark.parametrize("predecessors", [True, False])
+def test_levels_of_many_vertices_over_a_table(predecessors: bool) -> None:
+    """Rows are read after their claims there, and the neighbours of queued vertices are looked up before."""
+    rank = Rank(*permuted(60_000, 2, 4), table=True)
+    rank.run([0], 1, predecessors=predecessors, sparse_edges=1 << 20)
+    rank.check([0], predecessors=predecessors)
+    assert np.bincount(rank.distances[: rank.stripe.n]).max() > 1 << 14
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
 def test_depth_over_a_table(depth: int) -> None:
     rank = Rank(*lattice(30), table=True)

@@ -49,7 +49,7 @@ constexpr u32 kFewThreads = kThreads / 2;
 constexpr u32 kFewEach = 96;               // vertices a block up to which those are few
 constexpr u32 kEager = 1 << 14;            // vertices of a level up to which rows are read before they are claimed
 constexpr u32 kDealMany = 32;              // levels after which many vertices are dealt to the blocks anew
-constexpr u32 kDealFew = 8;                // the same for few vertices, if they are more than the blocks
+constexpr u32 kDealFew = 16;               // the same for few vertices, if they are more than the blocks
 constexpr u32 kDealtFew = 16;              // vertices a block up to which those are few
 constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 

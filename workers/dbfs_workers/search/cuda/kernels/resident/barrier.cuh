@@ -21,30 +21,44 @@ constexpr u32 kTurned = 0x8000u;
 // The number that a block adds on arrival. The numbers of all blocks sum up to 2^15.
 __device__ __forceinline__ u32 arrival() { return blockIdx.x == 0 ? kTurned - (gridDim.x - 1) : 1u; }
 
-// One GPU; one thread a block. The counter also sums what the blocks kept and queued in a light level, in its upper
-// bits, so the polled word holds those sums. False: leave the kernel.
-__device__ __forceinline__ bool pass_grid(const Params& a, Block& b, u64& sums) {
-  if (looks(b) && !keep_waiting(a, b, 0)) return false;
-  u64* word = &a.control->barriers[b.round].value;
-  const u64 before = b.barriers[b.round];
-  const u64 add = (u64)b.queued << 32 | b.kept << 16 | arrival();
-  // A release waits for the block's stores. After a light level other blocks read only the queue at once. Claims have
-  // been answered, and labels are read by steps that follow a barrier with a release.
-  if (b.queued || !is_light(b.run.step)) {
-    add_release(word, add);
+// The barrier that a block comes to next on one GPU: its word, as the block saw it last, and what the block adds.
+struct Turn {
+  u64* word;
+  u64 before;
+  u32 arrives;
+};
+
+__device__ __forceinline__ Turn next_turn(const Params& a, const Block& b) {
+  return {&a.control->barriers[b.round].value, b.barriers[b.round], arrival()};
+}
+
+// One GPU; one thread a block. The counter also sums what the blocks queued and kept in a light level, in its upper
+// bits, so the polled word holds those sums. A release waits for the block's stores.
+__device__ __forceinline__ void arrive(const Turn& turn, u32 queued, u32 kept, bool releases) {
+  const u64 add = (u64)queued << 32 | kept << 16 | turn.arrives;
+  if (releases) {
+    add_release(turn.word, add);
   } else {
-    add_relaxed(word, add);
+    add_relaxed(turn.word, add);
   }
-  b.queued = 0;
+}
+
+// One GPU; the thread that arrived. `sums` is what all blocks have added. False: leave the kernel.
+__device__ __forceinline__ bool await_turn(const Params& a, const Block& b, const Turn& turn, u64& sums) {
+  if (looks(b) && !keep_waiting(a, b, 0)) return false;
   u64 now;
   u32 spins = 0;
-  while (!(((u32)(now = load_acquire(word)) ^ (u32)before) & kTurned)) {
+  while (!(((u32)(now = load_acquire(turn.word)) ^ (u32)turn.before) & kTurned)) {
     if ((++spins & 63) == 0 && !keep_waiting(a, b, spins)) return false;
   }
-  sums = now - before;
-  b.barriers[b.round] = now;
-  b.round ^= 1;
+  sums = now - turn.before;
   return true;
+}
+
+// One GPU; the thread that waited.
+__device__ __forceinline__ void end_turn(Block& b, const Turn& turn, u64 sums) {
+  b.barriers[b.round] = turn.before + sums;
+  b.round ^= 1;
 }
 
 // Several GPUs; one thread a block. True for the last block to arrive.
@@ -134,7 +148,15 @@ __device__ __forceinline__ bool pass_alone(const Params& a, Block& b, const Slot
   const u32 lane = lane_id();
   u64 sums = 0;
   bool alive = true;
-  if (lane == 0) alive = pass_grid(a, b, sums);
+  if (lane == 0) {
+    const Turn turn = next_turn(a, b);
+    // After a light level other blocks read only the queue at once. Claims have been answered, and labels are read by
+    // steps that follow a barrier with a release.
+    arrive(turn, b.queued, b.kept, b.queued || !is_light(b.run.step));
+    b.queued = 0;
+    alive = await_turn(a, b, turn, sums);
+    end_turn(b, turn, sums);
+  }
   alive = __shfl_sync(kAll, alive, 0);
   if (is_light(b.run.step)) {
     if (lane == 0) {

@@ -63,6 +63,8 @@ struct Block {
   u64 values[kMaxRanks * kFlagWords];  // the ranks' records at the last barrier
   u64 barriers[2];                     // this GPU's barrier words as last seen
   u32 round;                           // index of the next of them
+  u64 sums;                            // light levels over a table: what the last one said,
+  u32 goes_on;                         // and whether another such level follows
   u64 deadline;
   u64 level_began;  // in cycles
   // Block 0, by level parity: levels that are noted and not yet reported.

@@ -41,7 +41,8 @@ __device__ __forceinline__ void contract(const Params& a, Block& b, const Output
       const u32 row = b.keep_ids[place];
       ids[0] = a.rank * a.n_local + row;
       if (kPredecessors) parents[0] = b.keep_parents[place];
-      won[0] = claim(a.known, row);
+      // A rank alone finds each vertex once, and has labelled those that it kept.
+      won[0] = !kGang || claim(a.known, row);
     }
     if (__syncthreads_or(stage(b, won, ids, parents))) {
       publish(a, b, to);

@@ -4,8 +4,12 @@
 // 2009). A level is one dependent trip to memory and a barrier: while a claim is under way, the row of the claimed vertex
 // is read. A block that wins the claim keeps the vertex with its row in shared memory, and expands it in the next level.
 // A block with too many vertices gives some to the queue, from which all blocks take; now and then all give all, so that
-// no block has much more than another. The counts of a level travel in the barrier's word, and each thread decides from
-// them by itself. Of few vertices the first warps of a block run the levels alone, since its own barriers take time too.
+// no block has much more than another. The counts of a level travel in the barrier's word. Of few vertices the first
+// warps of a block run the levels alone, since its own barriers take time too.
+//
+// A level takes 3,400 cycles, and an instruction on its way 5 to 10 (docs/decisions/deep-graphs.md). So a block does all
+// that it can while it waits at the barrier, or for the answers to its claims: each thread takes its edge of the next
+// level, kept vertices are labelled, and rows are fetched.
 //
 // In one beat a thread inspects one edge. Reads 4 bytes << log and a bit an edge; of the queue 4 bytes (8 with parents)
 // and a row a vertex.
@@ -14,29 +18,83 @@
 
 namespace dbfs {
 
+// A level over the table. Each thread moves it on by itself, since all of them know what the barrier's word said.
+struct TableLevel {
+  u32 level, queue, small;  // as of Run
+  u32 vertices;             // of the frontier
+  bool pending;             // as of Frontier, of the queue: kept vertices are labelled
+  u32 kept;                 // as of Block
+  u32 queued;               // vertices that the block has queued in this level
+};
+
+// An edge that a thread inspects in a beat.
+struct TableEdge {
+  u32 from, id;  // a vertex and a neighbour; kNoVertex where there is none
+  u32 found;     // the word of the bitmap that a claim of the neighbour found
+  uint4 row[2];  // of the neighbour; the second half of rows of eight
+};
+
 // Threads of a block that run a level of so many vertices.
-__device__ __forceinline__ u32 threads_for(u64 vertices) {
+__device__ __forceinline__ u32 threads_for(u32 vertices) {
   return vertices <= kFewEach * gridDim.x ? kFewThreads : kThreads;
 }
 
-// Fetch the rows of four vertices.
-__device__ __forceinline__ void fetch_rows(const Params& a, uint4 ids) {
-  const u32 log = a.table_log;
-  if (ids.x != kNoVertex) prefetch(&a.table[(u64)ids.x << log]);
-  if (ids.y != kNoVertex) prefetch(&a.table[(u64)ids.y << log]);
-  if (ids.z != kNoVertex) prefetch(&a.table[(u64)ids.z << log]);
-  if (ids.w != kNoVertex) prefetch(&a.table[(u64)ids.w << log]);
+// The rows of the vertices that a block keeps for a level.
+__device__ __forceinline__ u32* kept_rows(Block& b, u32 level) { return b.keep_edges + level % kHalves * kThreads; }
+
+// This thread's edge in a beat, of the vertices that the block kept.
+__device__ __forceinline__ TableEdge kept_edge(const Params& a, Block& b, const TableLevel& at, u32 place) {
+  if (place >= at.kept) return {kNoVertex, kNoVertex, kAll};
+  const u32 lane = threadIdx.x & ((1u << a.table_log) - 1);
+  return {b.keep_ids[kept_place(at.level) + place], kept_rows(b, at.level)[(place << a.table_log) + lane], kAll};
+}
+
+// Claim the neighbour. The answer is a trip to L2 away, and nothing here waits for it.
+__device__ __forceinline__ void claim_neighbour(const Params& a, TableEdge& edge) {
+  if (edge.id != kNoVertex) edge.found = atomicOr(&a.peers[0].visited[edge.id >> 5], bit_of(edge.id));
+}
+
+// Read the neighbour's row.
+__device__ __forceinline__ void read_row(const Params& a, TableEdge& edge) {
+  const uint4* const from = (const uint4*)&a.table[(u64)edge.id << a.table_log];
+  edge.row[0] = __ldg(from);
+  if (a.table_log == 3) edge.row[1] = __ldg(from + 1);
+}
+
+// With many vertices the reads of rows ahead cost more than the trips that they spare.
+__device__ __forceinline__ bool reads_ahead(const TableLevel& at, const TableEdge& edge) {
+  return at.vertices <= kEager && edge.id != kNoVertex;
+}
+
+// Fetch the rows of the kept vertices' neighbours: all warps but the first, while the first waits at the barrier.
+__device__ __forceinline__ void fetch_rows(const Params& a, Block& b, const TableLevel& at, u32 threads) {
+  const u32* rows = kept_rows(b, at.level);
+  for (u32 i = threadIdx.x - kLanes; i < at.kept << a.table_log; i += threads - kLanes) {
+    if (rows[i] != kNoVertex) prefetch(&a.table[(u64)rows[i] << a.table_log]);
+  }
+}
+
+// Label a vertex that this block took.
+__device__ __forceinline__ void settle_own(const Params& a, u32 id, u32 distance, u32 parent) {
+  set_bit(a.known, id);
+  label(a, id, distance, parent);
+}
+
+// Label the kept vertices, as `fetch_rows`.
+__device__ __forceinline__ void settle_kept(const Params& a, const Block& b, const TableLevel& at, u32 threads) {
+  for (u32 i = threadIdx.x - kLanes; i < at.kept; i += threads - kLanes) {
+    const u32 place = kept_place(at.level) + i;
+    settle_own(a, b.keep_ids[place], at.level, kPredecessors ? b.keep_parents[place] : kNoVertex);
+  }
 }
 
 // The block writes vertices that it staged, from the `stay`-th on, to the next queue. Its first `threads` call it.
-__device__ __forceinline__ void give_away(const Params& a, Block& b, Slot* slot, u32 threads, u32 room, u32 stay,
+__device__ __forceinline__ void give_away(const Params& a, Block& b, Slot* slot, TableLevel& at, u32 threads, u32 stay,
                                           u32 count) {
-  if (threadIdx.x == 0) {
-    b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)(count - stay));
-    b.queued += count - stay;
-  }
+  if (threadIdx.x == 0) b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)(count - stay));
+  at.queued += count - stay;
   sync_first(threads);
-  const u32 queue = b.run.queue ^ 1, next = kept_place(b.run.level + 1);
+  const u32 queue = at.queue ^ 1, next = kept_place(at.level + 1), room = kThreads >> a.table_log;
   for (u32 i = stay + threadIdx.x; i < count; i += threads) {
     const bool kept = i < room;
     const u64 to = b.base[0] + i - stay;
@@ -46,72 +104,60 @@ __device__ __forceinline__ void give_away(const Params& a, Block& b, Slot* slot,
   sync_first(threads);
 }
 
-// Expand the vertices that the block kept, and its share of the queue. Its first `threads` call it. Discoveries are
-// counted in `staged`; of these the first `room` are kept, and the others staged.
-__device__ __forceinline__ void expand_table(const Params& a, Block& b, Slot* slot, u32 threads, u32 kept, u32& staged) {
+// Expand the vertices that the block kept, and its share of the queue. Its first `threads` call it. In the first beat
+// their edges of kept vertices are claimed already. Discoveries are counted in `staged`; of these the first `room` are
+// kept, and the others staged.
+__device__ __forceinline__ void expand_table(const Params& a, Block& b, Slot* slot, TableLevel& at, u32 threads,
+                                             TableEdge edge, u32& staged) {
   const u32 log = a.table_log, room = kThreads >> log;
-  const Run& run = b.run;
-  const u32 lane = threadIdx.x & (1u << log) - 1, here = kept_place(run.level), next = kept_place(run.level + 1);
-  const u32* const rows = b.keep_edges + run.level % kHalves * kThreads;
-  uint4* const next_rows = (uint4*)(b.keep_edges + (run.level + 1) % kHalves * kThreads);
-  const u32* const queue = a.queues[run.queue];
-  const u32 groups = threads >> log, small = run.small;
-  // With many vertices the reads of rows ahead cost more than the trips that they spare.
-  const bool eager = run.frontier.vertices <= kEager;
-  u32 beats = 0;
-  for (u32 first = 0; first < kept || blockIdx.x + gridDim.x * (first - kept) < small; first += groups) {
+  const u32 lane = threadIdx.x & ((1u << log) - 1), next = kept_place(at.level + 1);
+  uint4* const next_rows = (uint4*)kept_rows(b, at.level + 1);
+  u32 vertices = at.kept, beats = 0;
+  if (blockIdx.x < at.small) vertices += (at.small - blockIdx.x - 1) / gridDim.x + 1;
+  for (u32 first = 0; first < vertices; first += threads >> log) {
     if (__builtin_expect(beats == kStage / kThreads, 0)) {
       sync_first(threads);
       const u32 count = staged;
       if (count > room) {
-        give_away(a, b, slot, threads, room, room, count);
+        give_away(a, b, slot, at, threads, room, count);
         if (threadIdx.x == 0) staged = room;
       }
       sync_first(threads);
       beats = 0;
     }
     ++beats;
-    const u32 place = first + (threadIdx.x >> log), item = blockIdx.x + gridDim.x * (place - kept);
-    u32 from = kNoVertex, parent = kNoVertex, id = kNoVertex;
-    if (place < kept) {
-      from = b.keep_ids[here + place];
-      if (kPredecessors) parent = b.keep_parents[here + place];
-      id = rows[(place << log) + lane];
-    } else if (item < small) {
-      from = queue[item];
-      if (kPredecessors && lane == 0) parent = a.queue_parents[run.queue][item];
-      id = __ldg(&a.table[((u64)from << log) + lane]);
+    const u32 place = first + (threadIdx.x >> log);
+    if (first || place >= at.kept) {
+      edge = kept_edge(a, b, at, place);
+      if (place >= at.kept && place < vertices) {
+        const u32 item = blockIdx.x + gridDim.x * (place - at.kept);
+        edge.from = a.queues[at.queue][item];
+        edge.id = __ldg(&a.table[((u64)edge.from << log) + lane]);
+        // Claims are the limit of large levels.
+        if (at.vertices > kEager && edge.id != kNoVertex && has_bit(a.peers[0].visited, edge.id)) edge.id = kNoVertex;
+        if (at.pending && lane == 0) {
+          settle_own(a, edge.from, at.level, kPredecessors ? a.queue_parents[at.queue][item] : kNoVertex);
+        }
+      }
+      claim_neighbour(a, edge);
+      if (reads_ahead(at, edge)) read_row(a, edge);
     }
-    bool won = id != kNoVertex;
-    uint4 row, rest;
-    const auto read_row = [&] {
-      const uint4* const at = (const uint4*)&a.table[(u64)id << log];
-      row = __ldg(at);
-      if (log == 3) rest = __ldg(at + 1);
-    };
-    if (won && eager) read_row();
-    if (won) won = claim(a.peers[0].visited, id);
-    if (run.frontier.pending && from != kNoVertex && lane == 0) {
-      set_bit(a.known, from);
-      label(a, from, run.level, parent);
-    }
+    const u32 id = edge.id;
+    const bool won = !(edge.found & bit_of(id));
     const u32 winners = __ballot_sync(kAll, won);
     u32 to = 0;
     if (winners && lane_id() == 0) to = atomicAdd(&staged, (u32)__popc(winners));
     to = __shfl_sync(kAll, to, 0) + __popc(winners & lanes_below());
     if (won && to < room) {
       b.keep_ids[next + to] = id;
-      if (kPredecessors) b.keep_parents[next + to] = from;
-      if (!eager) read_row();
-      next_rows[(to << log) / 4] = row;
-      if (log == 3) next_rows[2 * to + 1] = rest;
-      // The level after the next one reads these rows, while its claims are under way.
-      if (eager) fetch_rows(a, row);
-      if (eager && log == 3) fetch_rows(a, rest);
+      if (kPredecessors) b.keep_parents[next + to] = edge.from;
+      if (!reads_ahead(at, edge)) read_row(a, edge);
+      next_rows[(to << log) / 4] = edge.row[0];
+      if (log == 3) next_rows[2 * to + 1] = edge.row[1];
     } else if (won) {
-      if (eager) prefetch(&a.table[(u64)id << log]);
+      if (reads_ahead(at, edge)) prefetch(&a.table[(u64)id << log]);
       b.stage.ids[to - room] = id;
-      if (kPredecessors) b.stage.parents[to - room] = from;
+      if (kPredecessors) b.stage.parents[to - room] = edge.from;
     }
   }
 }
@@ -119,56 +165,84 @@ __device__ __forceinline__ void expand_table(const Params& a, Block& b, Slot* sl
 // Run levels until one can't be light, or wants more or fewer threads, and choose the step that follows. The first
 // `threads` of the block call it.
 __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 threads) {
-  const u32 room = kThreads >> a.table_log;
+  const u32 room = kThreads >> a.table_log, few = kFewEach * gridDim.x;
   Run& run = b.run;
-  const u64 most = a.sparse_edges / a.max_degree;
-  u64 vertices = run.frontier.vertices;
-  u32 kept = b.kept;
+  // More vertices than `least` and at most `most` are expanded here.
+  const u32 light = (u32)min(a.sparse_edges / a.max_degree, (u64)kAll);
+  const u32 least = threads == kThreads ? few : 0, most = threads == kThreads ? light : min(light, few);
+  TableLevel at = {run.level, run.queue, run.small, (u32)run.frontier.vertices, run.frontier.pending, b.kept, 0};
+  TableEdge edge = kept_edge(a, b, at, threadIdx.x >> a.table_log);
+  claim_neighbour(a, edge);
+  if (reads_ahead(at, edge)) read_row(a, edge);
+  bool goes_on;
   do {
-    Slot* const slot = level_slot(a, run.level + 1);
-    u32& staged = b.staged_for[run.level & 1];
-    // Before the block's barrier: behind it the first thread moves the run on, while others may come late.
-    const u32 every = vertices > kDealtFew * gridDim.x ? kDealMany : kDealFew;
-    const bool deals = run.level % every == every - 1 && vertices > gridDim.x;
+    // All that can be done before the claim is answered is done here.
+    Slot* const slot = level_slot(a, at.level + 1);
+    u32& staged = b.staged_for[at.level & 1];
+    const Turn turn = next_turn(a, b);
+    const u32 every = at.vertices > kDealtFew * gridDim.x ? kDealMany : kDealFew;
+    const bool deals = at.level % every == every - 1 && at.vertices > gridDim.x;
     if (threadIdx.x == 0) b.noted = b.ended;
-    expand_table(a, b, slot, threads, kept, staged);
+    expand_table(a, b, slot, at, threads, edge, staged);
     sync_first(threads);
     const u32 count = staged;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
-    kept = deals ? 0 : count <= room ? count : room / 2;
-    if (__builtin_expect(kept < count, 0)) give_away(a, b, slot, threads, room, kept, count);
+    at.kept = deals ? 0 : count <= room ? count : room / 2;
+    if (__builtin_expect(at.kept < count, 0)) give_away(a, b, slot, at, threads, at.kept, count);
+    // Other blocks read only the queue at once. Claims have been answered, and labels are read by steps that follow a
+    // barrier with a release.
+    if (threadIdx.x == 0) arrive(turn, at.queued, at.kept, at.queued);
+    at.queued = 0;
+    at.queue ^= 1;
+    ++at.level;
+    at.pending = true;
+    // While the block waits, so that nothing but the claim is left to do when the barrier opens.
+    edge = kept_edge(a, b, at, threadIdx.x >> a.table_log);
+    u64 sums = 0;
     if (threadIdx.x == 0) {
-      b.kept = kept;
-      b.staged_for[run.level + 1 & 1] = 0;
-      u64 sums = 0;
-      b.alive = pass_grid(a, b, sums);
-      const u32 small = (u32)(sums >> 32), found = small + (u32)(sums >> 16 & 0xffff);
-      if (blockIdx.x == 0) {
-        b.level_frontier[run.level & 1] = vertices;
-        b.level_found[run.level & 1] = found;
-        note_level(b);
-      }
-      run.expanded = vertices;
-      run.frontier.vertices = found;
-      run.frontier.pending = true;
-      run.small = small;
-      run.queue ^= 1;
-      ++run.level;
+      b.staged_for[at.level & 1] = 0;
+      const bool alive = await_turn(a, b, turn, sums);
+      const u32 found = (u32)(sums >> 32) + (u32)(sums >> 16 & 0xffff);
+      b.goes_on = alive && found - least - 1 < most - least && at.level + 1 < a.max_depth;
+      b.sums = sums;
+      if (!alive) b.alive = 0;
     } else if (threadIdx.x >= kLanes) {
+      if (at.vertices <= kEager) fetch_rows(a, b, at, threads);
+      settle_kept(a, b, at, threads);
       report_level(a, b, threads / kLanes - 1);
     }
     sync_first(threads);
-    vertices = run.frontier.vertices;
-  } while (b.alive && vertices - 1 < most && run.level + 1 < a.max_depth && threads == threads_for(vertices));
+    goes_on = b.goes_on;
+    if (goes_on) claim_neighbour(a, edge);
+    const u32 expanded = at.vertices;
+    at.small = (u32)(b.sums >> 32);
+    at.vertices = at.small + (u32)(b.sums >> 16 & 0xffff);
+    if (goes_on && reads_ahead(at, edge)) read_row(a, edge);
+    if (threadIdx.x == 0) {
+      end_turn(b, turn, sums);
+      if (blockIdx.x == 0) {
+        b.level_frontier[run.level & 1] = expanded;
+        b.level_found[run.level & 1] = at.vertices;
+        note_level(b);
+      }
+      run.expanded = expanded;
+      run.level = at.level;
+    }
+  } while (goes_on);
   if (threadIdx.x == 0) {
-    b.staged_for[run.level + 1 & 1] = 0;
+    b.staged_for[at.level + 1 & 1] = 0;
+    b.kept = at.kept;
+    run.frontier.vertices = at.vertices;
+    run.frontier.pending = true;
+    run.small = at.small;
+    run.queue = at.queue;
     if (b.alive) run.step = open_level(a, run);
   }
 }
 
 // Run light levels over the table. All threads call it. False: leave the kernel.
 __device__ __forceinline__ bool table_levels(const Params& a, Block& b) {
-  const u32 threads = threads_for(b.run.frontier.vertices);
+  const u32 threads = threads_for((u32)b.run.frontier.vertices);
   if (threadIdx.x < threads) run_levels(a, b, threads);
   __syncthreads();
   return b.alive;

@@ -41,9 +41,9 @@ __device__ __noinline__ bool await_room(const Params& a, const Block& b, u32 lev
 }
 
 // Report the next noted level, and clear its counters: all of their readers are done, and the next step that counts
-// there is two barriers away. Each field of the record has a lane, so that all fields together cost one trip to L2.
-__device__ __forceinline__ void report_level(const Params& a, Block& b, u32 warp = kWarps - 1) {
-  if (blockIdx.x != 0 || warp_in_block() != warp) return;
+// there is two barriers away. Each field of the record has a lane, so that all fields together cost one trip to L2. A
+// warp of one block calls it: as a function it leaves the other blocks a shorter loop, a tenth quicker over a table.
+__device__ __noinline__ void report_noted(const Params& a, Block& b) {
   const u32 level = b.reported, lane = lane_id();
   const bool due = b.noted > level;
   __syncwarp();
@@ -83,6 +83,10 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b, u32 warp
     spent->lines[lane].value = 0;
     settled->lines[lane].value = 0;
   }
+}
+
+__device__ __forceinline__ void report_level(const Params& a, Block& b, u32 warp = kWarps - 1) {
+  if (blockIdx.x == 0 && warp_in_block() == warp) report_noted(a, b);
 }
 
 }  // namespace dbfs

@@ -37,8 +37,8 @@ __device__ __noinline__ bool keep_waiting(const Params& a, const Block& b, u32 s
   return true;
 }
 
-// A run whose waits are all short would never look at the flag. So one level in kLevelsALook looks before its block
-// arrives: a block that leaves there holds the others at the barrier until they leave as well.
+// A run whose waits are all short would never look at the flag. So one level in kLevelsALook looks in any case: a block
+// that leaves holds the others at this barrier, or at the next one, until they leave as well.
 constexpr u32 kLevelsALook = 128;
 
 __device__ __forceinline__ bool looks(const Block& b) { return b.run.level % kLevelsALook == kLevelsALook - 1; }
