@@ -179,7 +179,8 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
     // All that can be done before the claim is answered is done here.
     Slot* const slot = level_slot(a, at.level + 1);
     u32& staged = b.staged_for[at.level & 1];
-    const Turn turn = next_turn(a, b);
+    Turn turn = {};
+    if (threadIdx.x == 0) turn = next_turn(a, b);
     const u32 every = at.vertices > kDealtFew * gridDim.x ? kDealMany : kDealFew;
     const bool deals = at.level % every == every - 1 && at.vertices > gridDim.x;
     if (threadIdx.x == 0) b.noted = b.ended;
