@@ -176,14 +176,16 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
   if (reads_ahead(at, edge)) read_row(a, edge);
   bool goes_on;
   do {
-    // All that can be done before the claim is answered is done here.
+    // While the claims are under way.
     Slot* const slot = level_slot(a, at.level + 1);
     u32& staged = b.staged_for[at.level & 1];
     Turn turn = {};
-    if (threadIdx.x == 0) turn = next_turn(a, b);
+    if (threadIdx.x == 0) {
+      turn = next_turn(a, b);
+      b.noted = b.ended;
+    }
     const u32 every = at.vertices > kDealtFew * gridDim.x ? kDealMany : kDealFew;
     const bool deals = at.level % every == every - 1 && at.vertices > gridDim.x;
-    if (threadIdx.x == 0) b.noted = b.ended;
     expand_table(a, b, slot, at, threads, edge, staged);
     sync_first(threads);
     const u32 count = staged;
