@@ -3,6 +3,7 @@
 import functools
 import gc
 import itertools
+import linecache
 import sys
 import time
 import tracemalloc
@@ -207,7 +208,11 @@ def test_a_thousand_loads_leave_nothing(
 
 
 def traced_memory() -> int:
-    """Return the bytes of Python's objects, without a cache of Dask that has a bound of its own: names of many keys."""
+    """Return the bytes of Python's objects, without two caches that end by themselves.
+
+    Dask keeps the names of many keys, and the source files of lines that its profiles have seen.
+    """
     key_split.cache_clear()
+    linecache.clearcache()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
