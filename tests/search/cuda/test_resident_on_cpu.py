@@ -179,6 +179,14 @@ def test_levels_over_a_table(name: str, most: int, predecessors: bool) -> None:
     assert modes[Mode.LIGHT] > 0
 
 
+def test_threads_without_a_level_over_the_table_come_late() -> None:
+    """Half of a block runs the levels. With each of these seeds another thread began after the only one had ended."""
+    for seed in (118, 147):
+        rank = Rank(*SHORT["degree 4"](), table=True)
+        rank.run([522, 690, 795], seed, predecessors=False, sparse_edges=40)
+        rank.check([522, 690, 795], predecessors=False)
+
+
 @pytest.mark.parametrize("predecessors", [True, False])
 def test_levels_of_many_vertices_over_a_table(predecessors: bool) -> None:
     """Rows are read after their claims there, and the neighbours of queued vertices are looked up before."""

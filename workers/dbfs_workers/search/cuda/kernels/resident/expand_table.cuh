@@ -246,6 +246,8 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
 // Run light levels over the table. All threads call it. False: leave the kernel.
 __device__ __forceinline__ bool table_levels(const Params& a, Block& b) {
   const u32 threads = threads_for((u32)b.run.frontier.vertices);
+  // Until all threads have read the step and the frontier: those that run no level would find what comes after it.
+  __syncthreads();
   if (threadIdx.x < threads) run_levels(a, b, threads);
   __syncthreads();
   return b.alive;
