@@ -55,6 +55,12 @@ __device__ __forceinline__ bool await_turn(const Params& a, const Block& b, cons
   return true;
 }
 
+// Vertices that all blocks queued in a light level, by the sums of its barrier.
+__device__ __forceinline__ u32 queued_of(u64 sums) { return (u32)(sums >> 32); }
+
+// Vertices that all blocks queued and kept.
+__device__ __forceinline__ u32 found_of(u64 sums) { return queued_of(sums) + (u32)(sums >> 16 & 0xffff); }
+
 // One GPU; the thread that waited.
 __device__ __forceinline__ void end_turn(Block& b, const Turn& turn, u64 sums) {
   b.barriers[b.round] = turn.before + sums;
@@ -160,8 +166,8 @@ __device__ __forceinline__ bool pass_alone(const Params& a, Block& b, const Slot
   alive = __shfl_sync(kAll, alive, 0);
   if (is_light(b.run.step)) {
     if (lane == 0) {
-      b.values[kWordSent] = sums >> 32;
-      b.values[kWordVertices] = (sums >> 32) + (sums >> 16 & 0xffff);
+      b.values[kWordSent] = queued_of(sums);
+      b.values[kWordVertices] = found_of(sums);
       b.values[kWordEdges] = b.values[kWordTargets] = 0;
     }
   } else if (lane < kFlagWords) {

@@ -205,8 +205,7 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
     if (threadIdx.x == 0) {
       b.staged_for[at.level & 1] = 0;
       const bool alive = await_turn(a, b, turn, sums);
-      const u32 found = (u32)(sums >> 32) + (u32)(sums >> 16 & 0xffff);
-      b.goes_on = alive && found - least - 1 < most - least && at.level + 1 < a.max_depth;
+      b.goes_on = alive && found_of(sums) - least - 1 < most - least && at.level + 1 < a.max_depth;
       b.sums = sums;
       if (!alive) b.alive = 0;
     } else if (threadIdx.x >= kLanes) {
@@ -218,8 +217,8 @@ __device__ __forceinline__ void run_levels(const Params& a, Block& b, u32 thread
     goes_on = b.goes_on;
     if (goes_on) claim_neighbour(a, edge);
     const u32 expanded = at.vertices;
-    at.small = (u32)(b.sums >> 32);
-    at.vertices = at.small + (u32)(b.sums >> 16 & 0xffff);
+    at.small = queued_of(b.sums);
+    at.vertices = found_of(b.sums);
     if (goes_on && reads_ahead(at, edge)) read_row(a, edge);
     if (threadIdx.x == 0) {
       end_turn(b, turn, sums);
