@@ -26,7 +26,7 @@ from dbfs_workers.search.cuda.records import CAPACITY
 from dbfs_workers.search.reports.packing import levels_a_row, levels_of_rows
 from tests.support import oracle, parity
 from tests.support.gpus import GPUS, Together, four_on_one_gpu, needs, needs_gpu, needs_nccl
-from tests.support.graphs import GRAPHS, comet
+from tests.support.graphs import GRAPHS, circulant, comet
 from tests.support.parity import Way, check, loaded
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run, ranks_end_runs
 from tests.support.waiting import eventually
@@ -71,6 +71,17 @@ def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int)
             if way.order == "given":
                 check(graph, arrays, way, [0])
                 check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
+
+
+@pytest.mark.parametrize("steps", [2, 4, 5])
+def test_self_loops_beside_few_neighbours(gpus: distributed.Client, steps: int) -> None:
+    """One GPU leaves them out of its table of neighbours, which takes rows of eight."""
+    n, src, dst = circulant(3000, steps)
+    arrays = n, np.append(src, np.arange(n)), np.append(dst, np.arange(n))
+    for order in ("given", "degree"):
+        way = replace(MAPPED["cuda_ipc, top-down"], order=order)
+        with loaded(gpus, arrays, way, directed=False, ranks=1) as graph:
+            check(graph, arrays, way, [7])
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -21,6 +21,7 @@ from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.search.partition.stripe import Stripe
+from tests.support.cuda_on_cpu.resident import facts
 from tests.support.standin import Cupy
 
 STRIPE = Stripe(200, 2)
@@ -35,19 +36,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     return cupy
 
 
-def facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Compute what ``facts.cu`` does, except first in-neighbours and closed rows."""
-    offsets, in_offsets, *_, sums = arguments
-    degrees = np.diff(offsets)
-    used = degrees > 0
-    if isinstance(in_offsets, np.ndarray):
-        used = used | (np.diff(in_offsets) > 0)
-    rows = np.flatnonzero(used)
-    sums[:4] = (rows.max(initial=-1) + 1, rows.size, degrees.max(), 0)
-
-
 def common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """Compute what the other kernel of ``facts.cu`` does."""
+    """Do what ``dbfs_common_degrees`` does."""
     offsets, rows, common, mixed = arguments
     for group in range(common.size):
         degrees = np.diff(offsets[: rows + 1])[group * layout.GROUP_ROWS :][: layout.GROUP_ROWS]

@@ -14,7 +14,7 @@ from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.compiler import needs_compiler
-from tests.support.cuda_on_cpu.resident import BLOCKS, THREADS, fill_table, kernel
+from tests.support.cuda_on_cpu.resident import BLOCKS, THREADS, fill_table, kernel, others
 
 pytestmark = needs_compiler
 
@@ -55,7 +55,7 @@ class Rank:
         self.params["max_degree"] = degrees.max(initial=0)
         self.params["light"] = ResidentKernel._lanes_a_vertex(int(degrees.max(initial=0)), 1)
         if table:
-            log = 2 if degrees.max(initial=0) <= 4 else 3
+            log = 2 if others(self.offsets, self.columns)[0].max() <= 4 else 3
             self.arrays["table"] = np.empty((rows, 1 << log), np.uint32)
             fill_table(self.offsets, self.columns, self.arrays["table"])
             self.params["table_log"] = log
@@ -150,6 +150,10 @@ def test_large_vertices_side_by_side_are_all_queued(predecessors: bool) -> None:
     assert modes[Mode.DENSE] > 1
 
 
+def with_loops(n: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> graphs.Arrays:
+    return n, np.append(src, np.arange(n)), np.append(dst, np.arange(n))
+
+
 def permuted(n: int, times: int, seed: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
     """Return a graph whose vertices have at most twice as many neighbours as permutations were drawn."""
     rng = np.random.default_rng(seed)
@@ -164,6 +168,8 @@ SHORT = {
     "degree 6": lambda: permuted(500, 3, 2),
     "degree 8": lambda: permuted(1500, 4, 3),
     "ring of eights": lambda: graphs.circulant(700, 4),
+    "fours and self-loops": lambda: with_loops(*permuted(900, 2, 1)),
+    "eights and self-loops": lambda: with_loops(*graphs.circulant(700, 4)),
 }
 
 

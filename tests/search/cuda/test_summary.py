@@ -31,7 +31,8 @@ def kernels() -> ctypes.PyDLL:
         "sized_summary.cu": SUMMARY.text.replace(_DYNAMIC, "__shared__ u32 counted[4096];"),
     }
     library = ctypes.PyDLL(str(compiled("summary.cpp", made=made)))
-    library.common_degrees.restype = library.summary.restype = library.hubs.restype = ctypes.c_char_p
+    for function in (library.common_degrees, library.summary, library.facts, library.hubs):
+        function.restype = ctypes.c_char_p
     return library
 
 
@@ -71,6 +72,29 @@ def test_sums_are_those_of_numpy(kernels: ctypes.PyDLL, ordered: bool, rows: int
         assert on_host[0].tolist() == np.bincount(distances[reached], minlength=bins).tolist()
         assert [int(degrees[distances == bin_].sum()) for bin_ in range(bins)] == on_host[1].tolist()
         assert not sums.any()
+
+
+@pytest.mark.parametrize("most", [4, 8])
+@pytest.mark.parametrize("rows", [32, 704])
+def test_a_table_has_the_neighbours_of_a_row_but_itself(kernels: ctypes.PyDLL, most: int, rows: int) -> None:
+    rng = np.random.default_rng([most, rows])
+    others = [
+        rng.choice(np.delete(np.arange(rows), row), rng.integers(0, most + 1), replace=False) for row in range(rows)
+    ]
+    others[3] = np.arange(10, 10 + most)
+    lists = [rng.permutation(np.append(ids, [row] * rng.integers(0, 2))) for row, ids in enumerate(others)]
+    lists[3] = np.append(3, others[3])
+    degrees = [len(ids) for ids in lists]
+    offsets = np.append(0, np.cumsum(degrees)).astype(np.int64)
+    columns = np.concatenate(lists).astype(np.uint32)
+    sums, table = np.zeros(6, np.uint64), np.full((rows, most), 7, np.uint32)
+    given = offsets.ctypes, columns.ctypes, ctypes.c_longlong(rows), layout.TABLE_DEGREE, most.bit_length() - 1
+    assert not kernels.facts(256, ctypes.c_ulonglong(1), *given, sums.ctypes, table.ctypes)
+    used = np.flatnonzero(degrees)
+    assert sums.tolist() == [used[-1] + 1, used.size, most + 1, most, 0, 0]
+    for row, found in enumerate(table.tolist()):
+        kept = [id_ for id_ in lists[row].tolist() if id_ != row]
+        assert found == kept + [2**32 - 1] * (most - len(kept))
 
 
 def test_the_neighbour_that_a_row_tries_first_is_the_one_used_most(kernels: ctypes.PyDLL) -> None:

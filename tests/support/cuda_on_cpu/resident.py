@@ -225,9 +225,9 @@ def _add_up(given: Any) -> None:
     target[1] = np.bincount(distances[some], degrees[some], minlength=bins)
 
 
-def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+def facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
     """Do what ``dbfs_facts`` does."""
-    offsets, in_offsets, in_columns, hubs, closed, *_, sums = arguments
+    offsets, columns, in_offsets, in_columns, hubs, closed, *_, sums = arguments
     degrees = np.diff(offsets)
     used = degrees > 0
     if isinstance(in_offsets, np.ndarray):
@@ -238,7 +238,8 @@ def _facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
         used = used | has_in
     large = degrees[degrees > layout.LARGE_DEGREE]
     chunks = (-(-large // layout.CHUNK_EDGES)).sum()
-    sums[:4] = np.flatnonzero(used).max(initial=-1) + 1, used.sum(), degrees.max(initial=0), chunks
+    most = degrees.max(initial=0), others(offsets, columns)[0].max(initial=0)
+    sums[:5] = np.flatnonzero(used).max(initial=-1) + 1, used.sum(), *most, chunks
 
 
 def _uses(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
@@ -262,12 +263,18 @@ def _common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> No
     mixed[0] = common.size
 
 
+def others(offsets: NDArray[np.int64], columns: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """Return how many neighbours each row has besides itself, and all these neighbours."""
+    rows = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    other = rows != columns
+    return np.bincount(rows[other], minlength=offsets.size - 1), columns[other]
+
+
 def fill_table(offsets: NDArray[np.int64], columns: NDArray[np.uint32], table: NDArray[np.uint32]) -> None:
-    """Write the neighbours of each row into the table of neighbours."""
-    degrees = np.diff(offsets)
-    rows = np.repeat(np.arange(degrees.size), degrees)
+    """Do what ``dbfs_table`` does."""
+    degrees, neighbours = others(offsets, columns)
     table[:] = NO_VERTEX
-    table[rows, np.arange(rows.size) - np.repeat(offsets[:-1], degrees)] = columns
+    table[np.arange(table.shape[1]) < degrees[:, None]] = neighbours
 
 
 class GangKernel(resident.ResidentKernel):
@@ -328,7 +335,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     monkeypatch.setattr(resident, "export_array", device_memory.export_array)
     monkeypatch.setattr(resident, "array_at", device_memory.array_at)
     kernels: Mapping[str, Any] = {
-        "dbfs_facts": _facts,
+        "dbfs_facts": facts,
         "dbfs_common_degrees": _common_degrees,
         "dbfs_uses": _uses,
         "dbfs_hubs": _hubs,

@@ -2,6 +2,7 @@
 // take of them is here.
 #include "cuda_on_cpu.h"
 
+using std::max;
 #include "search/cuda/kernels/resident/facts.cu"
 
 struct int4 {
@@ -45,6 +46,16 @@ static const char* said(std::string answer) {
 extern "C" const char* common_degrees(unsigned blocks, unsigned threads, u64 seed, const i64* offsets, i64 rows,
                                       u32* common, u64* mixed) {
   return said(cuda_on_cpu::run(blocks, threads, seed, [=] { dbfs_common_degrees(offsets, rows, common, mixed); }));
+}
+
+extern "C" const char* facts(unsigned threads, u64 seed, const i64* offsets, const u32* columns, i64 rows,
+                             u32 table_degree, u32 log, u64* sums, u32* table) {
+  const unsigned blocks = (rows + threads - 1) / threads;
+  const char* failed = said(cuda_on_cpu::run(blocks, threads, seed, [=] {
+    dbfs_facts(offsets, columns, nullptr, nullptr, nullptr, nullptr, rows, table_degree, 256, 512, sums);
+  }));
+  if (*failed) return failed;
+  return said(cuda_on_cpu::run(blocks, threads, seed, [=] { dbfs_table(offsets, columns, rows, log, table); }));
 }
 
 extern "C" const char* hubs(unsigned threads, const i64* offsets, const u32* columns, i64 rows, u32* uses, u32* found) {

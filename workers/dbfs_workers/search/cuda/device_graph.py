@@ -42,8 +42,8 @@ class DeviceGraph:
         common: uint32[rows_used / 128, rounded up], the out-degree that the rows of a group have in common, or 2^32 - 1
             for a mixed group, whose rows have several.
         mixed: number of mixed groups.
-        table: uint32[n_local, 4 or 8], the neighbours of each row, ``NO_VERTEX`` past the last; None with more
-            neighbours, of several ranks, or where the GPU is full.
+        table: uint32[n_local, 4 or 8], the neighbours of each row but itself, ``NO_VERTEX`` past the last; None with
+            more neighbours, of several ranks, or where the GPU is full.
     """
 
     stripe: Stripe
@@ -94,14 +94,14 @@ def device_graph(
     if in_csr is not None:
         hubs = cupy.empty(rows, np.uint32)
         closed = cupy.zeros(stripe.words_local + 4, np.uint32)
-    sums = cupy.zeros(5, np.uint64)
+    sums = cupy.zeros(6, np.uint64)
     nothing = np.uint64(0)
     module = load(FACTS)
     kernel = module.get_function("dbfs_facts")
     arrays = (nothing if array is None else array for array in (in_offsets, in_columns, hubs, closed))
-    cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
-    kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
-    last, connected, max_degree, chunks, _ = cupy.asnumpy(sums).tolist()
+    cuts = (np.uint32(cut) for cut in (layout.TABLE_DEGREE, layout.LARGE_DEGREE, layout.CHUNK_EDGES))
+    kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, columns, *arrays, np.int64(rows), *cuts, sums))
+    last, connected, max_degree, max_others, chunks, _ = cupy.asnumpy(sums).tolist()
     # Without in-edges, any row may be the target of another rank's edge.
     used = rows if in_csr is None else -(-last // WORD_BITS) * WORD_BITS
     groups = -(-used // layout.GROUP_ROWS)
@@ -109,7 +109,7 @@ def device_graph(
     if groups:
         blocks = -(-groups * _LANES // _THREADS)
         kernel = module.get_function("dbfs_common_degrees")
-        kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[4:]))
+        kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[-1:]))
     ids = stripe.p * rows
     # The hubs of several ranks may all lie on others.
     has_hubs = stripe.p > 1 or max_degree > layout.LARGE_DEGREE
@@ -120,14 +120,12 @@ def device_graph(
         arguments = (*in_csr, uses, np.int64(rows), hubs)
         module.get_function("dbfs_hubs")((-(-rows // _THREADS),), (_THREADS,), arguments)
     table = None
-    log = 2 if max_degree <= 4 else 3
+    log = 2 if max_others <= 4 else 3
     table_bytes = 4 * rows << log
-    if stripe.p == 1 and 0 < max_degree <= layout.TABLE_DEGREE and table_bytes <= device_memory.free_bytes() // 8:
+    if stripe.p == 1 and 0 < max_others <= layout.TABLE_DEGREE and table_bytes <= device_memory.free_bytes() // 8:
         table = cupy.empty((rows, 1 << log), np.uint32)
-        size = (np.int64(table.size), np.uint32(log))
-        module.get_function("dbfs_table")(
-            (-(-table.size // _THREADS),), (_THREADS,), (row_offsets, columns, *size, table)
-        )
+        listed = (row_offsets, columns, np.int64(rows))
+        module.get_function("dbfs_table")((-(-rows // _THREADS),), (_THREADS,), (*listed, np.uint32(log), table))
     return DeviceGraph(
         stripe=stripe,
         rank=rank,
@@ -142,6 +140,6 @@ def device_graph(
         max_degree=max_degree,
         chunks=chunks,
         common=common,
-        mixed=int(sums[4]),
+        mixed=int(sums[-1]),
         table=table,
     )

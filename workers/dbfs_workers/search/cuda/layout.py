@@ -21,7 +21,7 @@ FLAG_WORDS: Final = 4
 FLAG_SLOTS: Final = 4  # a rank is at most one barrier ahead of another; two slots would do
 LARGE_DEGREE: Final = 256  # a vertex with more neighbours is cut into chunks, one warp each
 CHUNK_EDGES: Final = 512
-TABLE_DEGREE: Final = 8  # most neighbours of a vertex in a graph with a table of them
+TABLE_DEGREE: Final = 8  # most neighbours of a vertex, but itself, in a graph with a table of them
 GROUP_ROWS: Final = 128  # neighbouring rows that may have a common degree (``search/cuda/kernels/common/groups.cuh``)
 FEW_SOURCES: Final = 16  # sources that travel in the kernel's argument
 LEVEL_SLOTS: Final = 4  # level counters: being made, read, reported and cleared, idle
@@ -163,7 +163,11 @@ _PARAMS: Final = Struct(
         Field("distances", "i32*", "[n_local]"),
         Field("known", "u32*", "[words_local] rows labelled so far, and rows that no edge leads to"),
         Field("closed", "const u32*", "[words_local] rows without in-edges, or null"),
-        Field("table", "const u32*", "[n_local << table_log] neighbours by row, kNoVertex past the last, or null"),
+        Field(
+            "table",
+            "const u32*",
+            "[n_local << table_log] each row's other neighbours, kNoVertex past the last, or null",
+        ),
         Field("common", "const u32*", "[rows_used / kGroupRows] common degrees, or null: the run counts no degrees"),
         Field("queues", "u32*", "rows", count=2),
         Field("queue_parents", "u32*", "internal ids: parents of rows queued before they are labelled", count=2),

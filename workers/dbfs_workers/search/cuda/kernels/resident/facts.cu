@@ -9,16 +9,16 @@ constexpr u32 kNoVertex = 0xffffffffu;
 constexpr i64 kMostTried = 64;  // so that the thread of a hub does not hold up all others
 
 // Layout of `sums`.
-enum { kLastUsed, kConnected, kMaxDegree, kChunkCount };
+enum { kLastUsed, kConnected, kMaxDegree, kMaxOthers, kChunkCount };
 
 }  // namespace dbfs
 
 // A thread takes one row, and a warp adds up its rows. The number of rows is a multiple of 32, so warps are whole.
-// Reads 8 bytes a row of each offsets array, and the row's first in-neighbour; writes 4 bytes and one bit a row.
-// Without in-edges, in_offsets, in_columns, hubs and closed are null.
+// Reads 8 bytes a row of each offsets array, the row's first in-neighbour, and the neighbours of rows that may fit into
+// the table; writes 4 bytes and one bit a row. Without in-edges, in_offsets, in_columns, hubs and closed are null.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
-    dbfs_facts(const i64* offsets, const i64* in_offsets, const u32* in_columns, u32* hubs, u32* closed, i64 rows,
-               u32 large_degree, u32 chunk_edges, u64* sums) {
+    dbfs_facts(const i64* offsets, const u32* columns, const i64* in_offsets, const u32* in_columns, u32* hubs,
+               u32* closed, i64 rows, u32 table_degree, u32 large_degree, u32 chunk_edges, u64* sums) {
   using namespace dbfs;
   const i64 row = (i64)blockIdx.x * kThreads + threadIdx.x;
   if (row >= rows) return;
@@ -32,19 +32,23 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     if ((threadIdx.x & 31) == 0) closed[row >> 5] = without;
     used = used || has_in;
   }
-  u64 last = used ? row + 1 : 0, most = degree;
+  u64 last = used ? row + 1 : 0, most = degree, others = degree;
+  if (degree <= table_degree + 1) {
+    for (i64 k = offsets[row]; k < offsets[row + 1]; ++k) others -= columns[k] == row;
+  }
   u64 chunks = degree > large_degree ? (degree + chunk_edges - 1) / chunk_edges : 0;
   const u32 connected = __popc(__ballot_sync(kAll, used));
   for (u32 step = 16; step; step >>= 1) {
-    const u64 other_last = __shfl_xor_sync(kAll, last, step), other_most = __shfl_xor_sync(kAll, most, step);
+    last = max(last, __shfl_xor_sync(kAll, last, step));
+    most = max(most, __shfl_xor_sync(kAll, most, step));
+    others = max(others, __shfl_xor_sync(kAll, others, step));
     chunks += __shfl_xor_sync(kAll, chunks, step);
-    last = other_last > last ? other_last : last;
-    most = other_most > most ? other_most : most;
   }
   if ((threadIdx.x & 31) == 0 && connected) {
     atomicMax(&sums[kLastUsed], last);
     atomicAdd(&sums[kConnected], (u64)connected);
     atomicMax(&sums[kMaxDegree], most);
+    atomicMax(&sums[kMaxOthers], others);
     if (chunks) atomicAdd(&sums[kChunkCount], chunks);
   }
 }
@@ -74,13 +78,17 @@ extern "C" __global__ void dbfs_hubs(const i64* offsets, const u32* columns, con
   hubs[row] = hub;
 }
 
-// Write the neighbours of each row into a table of 2^log words a row, with kNoVertex behind the last. A thread takes a
-// word.
-extern "C" __global__ void dbfs_table(const i64* offsets, const u32* columns, i64 words, u32 log, u32* table) {
-  const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= words) return;
-  const i64 place = offsets[i >> log] + (i & ((1 << log) - 1));
-  table[i] = place < offsets[(i >> log) + 1] ? columns[place] : dbfs::kNoVertex;
+// Write the neighbours of each row into a table of 2^log words a row, with kNoVertex behind the last. A row itself is
+// left out, since it is never a discovery. A thread takes a row.
+extern "C" __global__ void dbfs_table(const i64* offsets, const u32* columns, i64 rows, u32 log, u32* table) {
+  const i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  u32* to = table + (row << log);
+  u32* const end = to + (1 << log);
+  for (i64 k = offsets[row]; k < offsets[row + 1]; ++k) {
+    if (columns[k] != row) *to++ = columns[k];
+  }
+  while (to < end) *to++ = dbfs::kNoVertex;
 }
 
 // Write the degree that the rows of each group have in common, or kMixed, and count the mixed groups. A warp takes a
