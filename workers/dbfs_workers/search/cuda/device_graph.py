@@ -42,8 +42,8 @@ class DeviceGraph:
         common: uint32[rows_used / 128, rounded up], the out-degree that the rows of a group have in common, or 2^32 - 1
             for a mixed group, whose rows have several.
         mixed: number of mixed groups.
-        table: uint32[n_local, 4 or 8], the neighbours of each row besides itself, ``NO_VERTEX`` past the last; None with
-            more neighbours, of several ranks, or where the GPU is full.
+        table: uint32[n_local, 4 or 8], the neighbours of each row besides itself, ``NO_VERTEX`` past the last; None
+            with more neighbours, of several ranks, or where the GPU is full.
     """
 
     stripe: Stripe
