@@ -91,6 +91,24 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/search/cuda/kernels/resident/facts.cu",
+        "if (degree <= table_degree + 1) {",
+        "if (degree <= table_degree) {",
+        ("tests/search/cuda/test_summary.py::test_a_table_has_the_neighbours_of_a_row_but_itself",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/facts.cu",
+        "if (columns[k] != row) *to++",
+        "*to++",
+        ("tests/search/cuda/test_summary.py::test_a_table_has_the_neighbours_of_a_row_but_itself",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/device_graph.py",
+        "mixed=int(sums[-1])",
+        "mixed=int(sums[-2])",
+        ("tests/search/cuda/test_led_traversals.py::test_shallow_graphs_are_traversed_by_all",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/resident/facts.cu",
         "if (used <= most) continue;",
         "if (used < most) continue;",
         ("tests/search/cuda/test_summary.py::test_the_neighbour_that_a_row_tries_first_is_the_one_used_most",),
