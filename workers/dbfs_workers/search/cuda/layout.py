@@ -163,11 +163,7 @@ _PARAMS: Final = Struct(
         Field("distances", "i32*", "[n_local]"),
         Field("known", "u32*", "[words_local] rows labelled so far, and rows that no edge leads to"),
         Field("closed", "const u32*", "[words_local] rows without in-edges, or null"),
-        Field(
-            "table",
-            "const u32*",
-            "[n_local << table_log] each row's other neighbours, kNoVertex past the last, or null",
-        ),
+        Field("table", "const u32*", "[n_local << table_log] other neighbours by row, kNoVertex past them, or null"),
         Field("common", "const u32*", "[rows_used / kGroupRows] common degrees, or null: the run counts no degrees"),
         Field("queues", "u32*", "rows", count=2),
         Field("queue_parents", "u32*", "internal ids: parents of rows queued before they are labelled", count=2),
